@@ -59,6 +59,27 @@ RECORDED: dict[str, tuple[str, tuple[str, ...]]] = {
 NAMES = {"go": "Go", "nri": "nri", "pure": "pure nri"}
 
 
+def include_old(build: Build) -> None:
+    """Also measure an older build of ours, in every pairing of the compiled package."""
+    _OURS["old"] = build
+    NAMES["old"] = "old nri"
+    for name, sides in tuple(PAIRINGS.items()):
+        if "nri" in sides:
+            runtime, plugin = ("old" if side == "nri" else side for side in sides)
+            PAIRINGS[old_name(name)] = (runtime, plugin)
+    for name, (side, who) in tuple(RECORDED.items()):
+        if side == "nri":
+            RECORDED[old_name(name)] = ("old", who)
+
+
+def old_name(name: str) -> str:
+    """The name of the same pairing or process with the older build."""
+    if " - " not in name:
+        return f"old {name}"
+    sides, comma, who = name.partition(", ")
+    return f"{sides}, old{comma}{who}"
+
+
 @dataclass
 class Round:
     """What one round measured: latencies and CPU in microseconds per event, events per second."""

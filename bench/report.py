@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
-from bench.pairs import PURE
+from bench.pairs import PURE, old_name
 
 if TYPE_CHECKING:
     from bench.cases import Case
@@ -105,8 +105,9 @@ def table(head: list[str], rows: list[list[str]]) -> str:
 class Document:
     """Collects what a run measured."""
 
-    def __init__(self, rounds: int) -> None:
+    def __init__(self, rounds: int, old: str = "") -> None:
         self.rounds = rounds
+        self.old = old
         self.parts: list[str] = []
         self.bars: list[tuple[str, str, float]] = []
         self.reached: dict[tuple[str, str, str], list[float]] = {}
@@ -176,10 +177,9 @@ class Document:
     def start(self, measured: dict[str, list[float]]) -> str:
         """Start-up."""
         base = measured["interpreter and protobuf's runtime"]
-        spawned = measured["nri plugin: spawn to configured"]
-        self._keep("spawn to configured", "nri plugin", "interpreter with protobuf", spawned, base)
-        pure = measured["pure nri plugin: spawn to configured"]
-        self._keep("spawn to configured", "pure nri plugin", "interpreter with protobuf", pure, base)
+        for who in ("nri plugin", "pure nri plugin", "old nri plugin"):
+            if spawned := measured.get(f"{who}: spawn to configured"):
+                self._keep("spawn to configured", who, "interpreter with protobuf", spawned, base)
         rows = [[name, f"{statistics.median(v):.1f}", ratios(v, base)] for name, v in measured.items()]
         text = "### Start of a plugin, under the Go runtime\n\n"
         text += table(["what", "ms", "to an interpreter that imports protobuf's runtime"], rows) + "\n"
@@ -190,7 +190,7 @@ class Document:
         """Resident memory."""
         rows = []
         for name, values in measured.items():
-            base = measured[name.replace("pure ", "").replace("nri", "Go", 1)]
+            base = measured[name.removeprefix("pure ").removeprefix("old ").replace("nri", "Go", 1)]
             who, _, when = name.partition(", ")
             self._keep(f"memory, {who.split()[-1]}, {when}", who, "MiB", values, base)
             rows.append([name, f"{statistics.median(values) / 1024:.1f}", ratios(values, base)])
@@ -224,14 +224,15 @@ class Document:
             verdict = "goal" if better(goal.goal) else "must" if not goal.must or better(goal.must) else "MISSED"
             bounds = [f"{x:.2f}" if x else "-" for x in (goal.must, goal.goal)]
             measured = f"{middle:.2f} ({low:.2f}-{high:.2f})"
-            rows.append([goal.title, goal.pairing, goal.metric, *bounds, measured, verdict, self._pure(goal)])
+            pure = goal.pairing.replace("nri - nri", PURE) if "nri - nri" in goal.pairing else f"pure {goal.pairing}"
+            others = [self._median(goal, name) for name in (old_name(goal.pairing), pure)]
+            rows.append([goal.title, goal.pairing, goal.metric, *bounds, measured, verdict, *others])
         head = ["case", "pairing", "figure, as a ratio", "must", "goal", "measured (middle half)", "reached"]
-        return "### Goals\n\n" + table([*head, "pure Python"], rows) + "\n"
+        return "### Goals\n\n" + table([*head, "old", "pure Python"], rows) + "\n"
 
-    def _pure(self, goal: Goal) -> str:
-        """The same figure without anything compiled."""
-        name = goal.pairing.replace("nri - nri", PURE) if "nri - nri" in goal.pairing else f"pure {goal.pairing}"
-        values = self.reached.get((goal.title, name, goal.metric))
+    def _median(self, goal: Goal, pairing: str) -> str:
+        """The same figure of another pairing or process, or "" if it was not measured."""
+        values = self.reached.get((goal.title, pairing, goal.metric))
         return f"{spread(values)[0]:.2f}" if values else ""
 
     def write(self) -> None:
@@ -242,7 +243,8 @@ class Document:
         _, _, tail = after_marker.partition("<!-- end -->")
         about = (
             f"{self.rounds} interleaved rounds, {time.strftime('%Y-%m-%d')}, CPython {platform.python_version()}"
-            f", Linux {platform.release().split('-')[0]}, {platform.machine()}, 2 cores shared with other work.\n"
+            f", Linux {platform.release().split('-')[0]}, {platform.machine()}, 2 cores shared with other work."
+            f"{f' Old is revision {self.old}, compiled.' if self.old else ''}\n"
         )
         body = "\n".join([self.goals(), *self.parts])
         image = "![p50 as a ratio to Go with Go](results.svg)"

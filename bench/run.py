@@ -2,7 +2,8 @@
 
 Writes bench/RESULTS.md with tables and bench/results.svg, unless cases are named: then it only prints. Ratios are
 medians over the rounds of the ratio to Go with Go in the same round; the spread is their middle half.
-With `--against REV` another revision of this project takes Go's place, see `bench.against`; that only prints.
+With `--old REV` the table of goals also has the figures of another revision of this project, from the same rounds.
+With `--against REV` another revision takes Go's place, see `bench.against`; that only prints.
 """
 
 from __future__ import annotations
@@ -17,10 +18,22 @@ from typing import Any
 
 from bench import against, report
 from bench.against import BUILDS, SITTING
-from bench.builds import RevisionError
+from bench.builds import Build, RevisionError, checkout
 from bench.cases import CASES, EVERYTHING, SYNC, Case
 from bench.measured import Measured
-from bench.pairs import BARE, NAMES, PAIRINGS, RECORDED, Pairing, bare_ms, pairing, rss_kb, spawn_ms, wakeups
+from bench.pairs import (
+    BARE,
+    NAMES,
+    PAIRINGS,
+    RECORDED,
+    Pairing,
+    bare_ms,
+    include_old,
+    pairing,
+    rss_kb,
+    spawn_ms,
+    wakeups,
+)
 from tests.peers.build import peer
 from tests.peers.drivers import LineProcess
 
@@ -171,6 +184,9 @@ def _options() -> argparse.Namespace:
         " (then the exit code is 1). A worktree of REV and its compiled package stay in build/bench",
     )
     parser.add_argument(
+        "--old", metavar="REV", help="also measure this revision of the project, compiled, for the column `old`"
+    )
+    parser.add_argument(
         "--build", choices=[*BUILDS, "both"], default="both", help="with --against: measure this build only"
     )
     parser.add_argument("--rounds", type=int, metavar="N", help="rounds of each case (default 11; with --against 24)")
@@ -183,12 +199,18 @@ def _options() -> argparse.Namespace:
         parser.error(f"--rounds {options.rounds}: at least 1")
     if options.build != "both" and not options.against:
         parser.error("--build needs --against")
+    if options.old and options.against:
+        parser.error("--old and --against exclude each other")
     return options
 
 
-def _beside_go(chosen: Sequence[str], rounds: int, scale: float, *, write: bool) -> int:
-    """Measure every pairing with Go; `write` writes the page."""
-    document = report.Document(rounds)
+def _beside_go(chosen: Sequence[str], rounds: int, scale: float, old: str, *, write: bool) -> int:
+    """Measure every pairing with Go, and those of the revision `old`, if given; `write` writes the page."""
+    if old:
+        build = Build(checkout(old), compiled=True)
+        build.path()  # compile now
+        include_old(build)
+    document = report.Document(rounds, old)
     steps: dict[str, Callable[[], Any]] = {
         name: (lambda case=case: document.recorder(case, run_recorder(case, rounds, scale)))
         if case.recorder
@@ -215,14 +237,14 @@ def main() -> int:
     options = _options()
     rounds, scale = (3, 0.34) if options.quick else (options.rounds or (24 if options.against else 11), 1.0)
     chosen = options.cases or EVERYTHING
-    if options.against:
-        builds = tuple(BUILDS) if options.build == "both" else (options.build,)
-        try:
+    try:
+        if options.against:
+            builds = tuple(BUILDS) if options.build == "both" else (options.build,)
             return against.run(options.against, chosen, rounds, scale, builds)
-        except RevisionError as error:
-            say(f"bench: error: {error}")
-            return 2
-    return _beside_go(chosen, rounds, scale, write=not options.cases and not options.quick)
+        return _beside_go(chosen, rounds, scale, options.old or "", write=not options.cases and not options.quick)
+    except RevisionError as error:
+        say(f"bench: error: {error}")
+        return 2
 
 
 if __name__ == "__main__":

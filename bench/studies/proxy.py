@@ -99,7 +99,7 @@ class Kubelet:
             pod = self._cri.run_pod(f"p{number}", labels=LABELS, annotations=NOTES)
             self._pods.append((pod, self._cri.run(pod, "main", annotations=NOTES, cpu_shares=2)))
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Ask for the status of each pod and container, as a kubelet does when they are new to it."""
         for pod, _ in self._pods:
             self._call("PodSandboxStatus", pb.PodSandboxStatusRequest(pod_sandbox_id=pod.id))
@@ -137,7 +137,7 @@ class RealKubelet:
         for pod in [self._node.run(manifests.pod(f"p{number}", annotations=NOTES)) for number in range(count)]:
             pod.wait(lambda status: condition(status, "Ready") == "True", "ready", _PODS_S)
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Do nothing: a real kubelet reads all statuses by itself."""
 
     def stay_at_rest(self, seconds: float) -> None:

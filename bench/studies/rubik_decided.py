@@ -89,7 +89,7 @@ def _cache() -> str:
 def _cpi() -> str:
     """An offline pod takes two CPUs for half an hour, and an online one needs half as many cycles again meanwhile."""
     usual = cpi.Baseline().fold([1.0 + 0.05 * (-1) ** place for place in range(80)])
-    pod, suspect = cpi.Online(usual, [], []), list[tuple[int, float]]()
+    pod, suspect = cpi.OnlinePod(usual, [], []), list[tuple[int, float]]()
     needs, used, until = Points(), Points(), -1
     limited: dict[str, float] = {}
     for second in range(0, 3001, 60):

@@ -24,7 +24,7 @@ GOOD_RUN_S = 60.0
 CRASH_LOOP_FAILURES = 5
 
 
-def _uniform() -> float:
+def _random_fraction() -> float:
     """A random number, 0 <= x < 1. Importing `random` would slow the start of every plugin by 2 ms."""
     return int.from_bytes(os.urandom(4), "big") / 2**32
 
@@ -42,8 +42,14 @@ class Backoff:
     """
 
     __slots__ = (
-        "_clock", "_started", "_uniform",
-        "cap_s", "crash_loop_failures", "failures", "first_s", "good_run_s",
+        "_clock",
+        "_random_fraction",
+        "_started",
+        "cap_s",
+        "crash_loop_failures",
+        "failures",
+        "first_s",
+        "good_run_s",
     )  # fmt: skip
 
     def __init__(
@@ -54,14 +60,14 @@ class Backoff:
         crash_loop_failures: int = CRASH_LOOP_FAILURES,
         *,
         clock: Callable[[], float] = time.monotonic,
-        uniform: Callable[[], float] = _uniform,
+        uniform: Callable[[], float] = _random_fraction,
     ) -> None:
         self.first_s = first_s
         self.cap_s = cap_s
         self.good_run_s = good_run_s
         self.crash_loop_failures = crash_loop_failures
         self._clock = clock
-        self._uniform = uniform
+        self._random_fraction = uniform
         self._started: float | None = None
         #: The number of consecutive short runs.
         self.failures = 0
@@ -75,7 +81,7 @@ class Backoff:
         if self._started is not None and self._clock() - self._started >= self.good_run_s:
             self.failures = 0
         self._started = None
-        delay_s = self._uniform() * self.ceiling_s
+        delay_s = self._random_fraction() * self.ceiling_s
         self.failures += 1
         return delay_s
 

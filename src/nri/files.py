@@ -136,7 +136,7 @@ def write_in(
     """Write a file like `write_whole`, into a folder that is open for reading."""
     temporary = f"{TEMPORARY}{name}.new"  # readers of a folder ignore this suffix
     try:
-        with open(_begin(folder, temporary, mode), "wb") as file:
+        with open(_create_locked(folder, temporary, mode), "wb") as file:
             try:
                 if owner is not None:
                     os.fchown(file.fileno(), *owner)  # before the mode: it may clear setuid and setgid
@@ -158,7 +158,7 @@ def write_in(
         os.fsync(folder)
 
 
-def _begin(folder: int, name: str, mode: int) -> int:
+def _create_locked(folder: int, name: str, mode: int) -> int:
     """Create an empty file, locked until it is closed, because another process may write the same file."""
     while True:
         try:
@@ -211,7 +211,7 @@ def private_folder(path: Path) -> Path:
         raise NotADirectoryError(errno.ENOTDIR, "not a folder", os.fspath(path)) from None
     mode = path.stat().st_mode
     if mode & stat.S_ISVTX:
-        raise PermissionError(errno.EPERM, "all users share this folder; name one below it", os.fspath(path))
+        raise PermissionError(errno.EPERM, "all users share this folder; choose a folder below it", os.fspath(path))
     if mode & 0o777 != 0o700:
         path.chmod(0o700)
     return path
@@ -295,10 +295,10 @@ class Records:
         most_bytes: the maximum length of a record.
     """
 
-    __slots__ = ("_aside", "_most_bytes", "_version", "_writing", "folder")
+    __slots__ = ("_aside_folder", "_most_bytes", "_version", "_writing", "folder")
 
     def __init__(self, folder: Path, aside: Path, *, version: int = 1, most_bytes: int = 1 << 24) -> None:
-        self.folder, self._aside = private_folder(folder), aside
+        self.folder, self._aside_folder = private_folder(folder), aside
         self._version, self._most_bytes = version, most_bytes
         self._writing = threading.Lock()
 
@@ -339,7 +339,7 @@ class Records:
                 remove_tree(path)
             elif path.suffix == ".json":
                 try:
-                    records.append(read(path.stem, self._row(path)))
+                    records.append(read(path.stem, self._read_row(path)))
                 except (ValueError, OSError, RecursionError) as error:
                     unreadable.append(Unreadable(path.stem, f"{path}: {error}; {self._set_aside_text(path)}"))
         return records, unreadable
@@ -348,19 +348,19 @@ class Records:
         """Move an invalid record to the folder for later examination. Returns a message with its new path."""
         return self._set_aside_text(self.folder / f"{name}.json")
 
-    def _row(self, path: Path) -> dict[str, Any]:
+    def _read_row(self, path: Path) -> dict[str, Any]:
         import json
 
         row = json.loads(read_regular(path, self._most_bytes, follow=False))
         if not isinstance(row, dict):
-            raise ValueError("not a mapping of keys and values")  # noqa: TRY004  callers expect one type of error
+            raise ValueError("not a mapping of keys to values")  # noqa: TRY004  callers expect one type of error
         if (version := row.pop("version", None)) != self._version:
             raise ValueError(f"version {version!r}; this program reads version {self._version}")
         return row
 
     def _set_aside_text(self, path: Path) -> str:
         try:
-            return f"set aside as {set_aside(path, self._aside)}"
+            return f"set aside as {set_aside(path, self._aside_folder)}"
         except OSError as error:
             return f"not set aside: {error}"
 
@@ -459,7 +459,7 @@ def _remove(path: StrPath, files: bool) -> None:
         ways = [_clear(place, files)]  # for each folder on the path: its subfolders that are not empty
         while ways:
             occupied, more = ways[-1]
-            if occupied and files and place.depth >= DEEPEST and _lift(place.folder, occupied[-1][0], top):
+            if occupied and files and place.depth >= DEEPEST and _move_to_top(place.folder, occupied[-1][0], top):
                 occupied.pop()
                 ways[0] = ways[0]._replace(more=True)
             elif occupied:
@@ -477,7 +477,7 @@ def _remove(path: StrPath, files: bool) -> None:
     _remove_entry(None, path, os.rmdir)
 
 
-def _lift(folder: int, name: str, top: int) -> bool:
+def _move_to_top(folder: int, name: str, top: int) -> bool:
     """Move a deep folder to the top of its tree, so that depth does not fill memory. Returns False if that fails."""
     try:
         os.rename(name, f"{TEMPORARY}{os.stat(name, dir_fd=folder).st_ino}", src_dir_fd=folder, dst_dir_fd=top)

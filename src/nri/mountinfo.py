@@ -41,9 +41,9 @@ def parse(lines: Iterable[str]) -> Iterator[Mount]:
             continue
         filesystem_fields = after.split(" ")
         options = tuple(filesystem_fields[2].split(",")) if len(filesystem_fields) > 2 else ()
-        yield Mount(fields[2], _unescaped(fields[4]), tuple(fields[6:]), filesystem_fields[0], options)
+        yield Mount(fields[2], _unescaped_path(fields[4]), tuple(fields[6:]), filesystem_fields[0], options)
 
 
-def _unescaped(path: str) -> str:
+def _unescaped_path(path: str) -> str:
     """The path without the octal escapes of blanks, tabs, newlines and backslashes."""
     return _ESCAPED.sub(lambda match: chr(int(match[1], 8)), path) if "\\" in path else path

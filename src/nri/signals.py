@@ -41,7 +41,7 @@ def _wake_pipe() -> tuple[int, int]:
 
 
 class Stop:
-    """Whether a program has to end, and the signal that requires it. The first signal counts.
+    """Whether a program has to end, and the signal that requires it. Later signals are ignored.
 
     Args:
         on_stop: called in the signal's handler, in the main thread between two of its instructions.
@@ -51,12 +51,12 @@ class Stop:
         signal: the number of the first signal, or 0.
     """
 
-    __slots__ = ("_listens", "_on_stop", "_pending", "_second_ends", "_wake", "signal")
+    __slots__ = ("_is_listening", "_on_stop", "_pending", "_second_ends", "_wake", "signal")
 
     def __init__(self, on_stop: "Callable[[], None] | None" = None, *, second_ends: bool = False) -> None:
         self.signal = 0
         self._on_stop, self._second_ends = on_stop, second_ends
-        self._listens = False
+        self._is_listening = False
         self._pending: list[Callable[[], object]] = []
         self._wake = allocate_lock()
         self._wake.acquire()
@@ -69,7 +69,7 @@ class Stop:
         global _listener  # noqa: PLW0603 - see `_pipe`
         signal.set_wakeup_fd(_wake_pipe()[1], warn_on_full_buffer=False)
         _listener = get_ident()
-        self._listens = True
+        self._is_listening = True
         for number in (signal.SIGTERM, signal.SIGINT, *more):
             signal.signal(number, self.take)
 
@@ -120,7 +120,7 @@ class Stop:
         The end of a process waits for all threads that are not daemons, which may wait for other programs.
         `report` gets the names of these threads first. Without `listen` this has no effect.
         """
-        if not self._listens:
+        if not self._is_listening:
             return
         import threading  # noqa: PLC0415  most programs do not need it
 

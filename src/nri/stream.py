@@ -6,9 +6,9 @@ wait forever. Instead a write is tried first, and a read with a deadline waits i
 importing `socket` would slow a plugin's start by 12 ms.
 
 **Busy polling.** If both sides of a connection answer within microseconds, most of the time is spent on putting a core
-to sleep and waking it. So after short waits a read polls repeatedly for at most `BUSY_POLL_S`. After polling in vain
-the next reads do not poll, longer each time. An idle connection and a slow peer cost nothing, and a machine with one
-core never polls.
+to sleep and waking it. So after short waits a read polls repeatedly for at most `BUSY_POLL_S`. After unsuccessful
+polling the next reads do not poll, longer each time. An idle connection and a slow peer cost nothing, and a machine
+with one core never polls.
 
 Deadlines are absolute, in seconds of `time.monotonic()`. None waits forever, for idle loops that another thread or a
 signal handler ends with `shut()`. Callers ensure that only one thread reads at a time, and only one thread writes.
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from nri.interfaces import Socket
 
-# After this many consecutive short waits a read polls. Polling in vain doubles the number, up to the limit.
+# After this many consecutive short waits a read polls. Unsuccessful polling doubles the number, up to the limit.
 _SHORT_WAITS, _MAX_SHORT_WAITS = 2, 256
 # If data arrives within this share of the time, polling was worth it, and the number of short waits is halved. A peer
 # that mostly takes longer needs the cores itself.
@@ -172,7 +172,7 @@ class Stream:
         return poll
 
     def _busy_poll(self, began: float) -> bool:
-        """Poll until there is something to read. After polling in vain, the next `_debt` short waits do not poll."""
+        """Poll until there is something to read. If there is nothing, the next `_debt` short waits do not poll."""
         poll = self._poll or self._polling()
         until = began + self._busy_poll_s
         while not poll(0):

@@ -81,13 +81,13 @@ def nearest(name: str, known_names: Iterable[str], *, may_be_foreign: bool = Fal
     """
     import difflib
 
-    folded_names = {_folded(known_name): known_name for known_name in known_names}
+    folded_names = {_folded_name(known_name): known_name for known_name in known_names}
     similarity = _MIN_FOREIGN_SIMILARITY if may_be_foreign else _MIN_SIMILARITY
-    matches = difflib.get_close_matches(_folded(name[:_MAX_COMPARED]), folded_names, 1, similarity)
+    matches = difflib.get_close_matches(_folded_name(name[:_MAX_COMPARED]), folded_names, 1, similarity)
     return folded_names[matches[0]] if matches else ""
 
 
-def _folded(name: str) -> str:
+def _folded_name(name: str) -> str:
     return name.replace("-", "").replace("_", "").casefold()
 
 

@@ -20,7 +20,7 @@ def run_all(calls: Iterable[Callable[[], object]], name: str) -> None:
     threads = []
     for call in calls:
         try:
-            threads.append(_start(call, errors, name))
+            threads.append(_start_thread(call, errors, name))
         except RuntimeError:
             _run(call, errors)
     _join(threads, errors)
@@ -33,13 +33,13 @@ def run_on_new_thread(call: Callable[[], object], name: str) -> None:
     """
     errors: list[BaseException] = []
     try:
-        thread = _start(call, errors, name)
+        thread = _start_thread(call, errors, name)
     except RuntimeError as error:
         raise OSError(errno.EAGAIN, str(error)) from None
     _join([thread], errors)
 
 
-def _start(call: Callable[[], object], errors: list[BaseException], name: str) -> threading.Thread:
+def _start_thread(call: Callable[[], object], errors: list[BaseException], name: str) -> threading.Thread:
     thread = threading.Thread(target=_run, args=(call, errors), name=name)
     thread.start()
     return thread

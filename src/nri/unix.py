@@ -22,7 +22,7 @@ from typing import NamedTuple
 #: Time that a start waits for another start in the same folder, in seconds: longer than any start.
 LOCK_S = 1.0
 #: The interval of checks during that time, in seconds.
-LOOK_S = 0.005
+CHECK_INTERVAL_S = 0.005
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _UCRED = struct.Struct("3i")
@@ -46,7 +46,7 @@ def credentials(sock: socket.socket) -> Credentials:
 def make_folder(path: str, mode: int) -> None:
     """Create the folder for a socket at `path`, with exactly this mode. An existing folder stays unchanged.
 
-    Missing folders above it get mode 0755. No folder has a wider mode for a moment, whatever the umask is.
+    Missing folders above it get mode 0755. No folder has a wider mode for a moment, regardless of the umask.
     """
     above = os.path.dirname(os.path.abspath(path))
     missing: list[str] = []
@@ -76,7 +76,7 @@ class UnixListener:
 
     Args:
         path: the path of the socket. Its folder must exist (`make_folder`).
-        mode: the socket's permissions, whatever the umask is.
+        mode: the socket's permissions, regardless of the umask.
         backlog: the maximum number of connections that wait to be accepted.
         replace_live: whether to replace a socket on which another process listens. That process then gets no new
             connections.
@@ -190,14 +190,15 @@ def _lock(folder: str) -> int:
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except PermissionError:
         return -1
-    attempts = round(LOCK_S / LOOK_S)  # not a deadline, because a suspended machine delays the other start, too
+    # a number of attempts, not a deadline, because a suspended machine delays the other start, too
+    attempts = round(LOCK_S / CHECK_INTERVAL_S)
     while True:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if attempts > 0:
                 attempts -= 1
-                sleep(LOOK_S)
+                sleep(CHECK_INTERVAL_S)
                 continue
         except OSError:
             pass  # a file system without locks

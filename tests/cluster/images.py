@@ -55,25 +55,32 @@ def _digest() -> str:
 
 def load(cluster: Cluster) -> None:
     """Load the images into the nodes, if they do not have them."""
-    paths = archives()
+    for name, path in archives().items():
+        load_archive(cluster, name, path)
+
+
+def load_archive(cluster: Cluster, name: str, path: Path) -> None:
+    """Load an OCI archive of an image into all nodes that do not have it."""
     with ThreadPoolExecutor(len(RUNTIMES)) as pool:
-        list(pool.map(lambda node: _load(cluster, node, paths), range(1, len(RUNTIMES) + 1)))
+        list(pool.map(lambda node: _load(cluster, node, name, path), range(1, len(RUNTIMES) + 1)))
 
 
-def _load(cluster: Cluster, node: int, paths: dict[str, Path]) -> None:
+def _load(cluster: Cluster, node: int, name: str, path: Path) -> None:
     folder = cluster.folder / f"n{node}/images"
     folder.mkdir(exist_ok=True)
-    for name, path in paths.items():
-        archive = folder / f"{path.parent.name}-{path.name}"
-        if archive.exists():
-            continue
-        # Linked into the folder of the node's state: the node may hold outdated entries of other folders.
-        new = archive.with_suffix(".new")
-        new.unlink(missing_ok=True)
+    archive = folder / f"{path.parent.name}-{path.name}"
+    if archive.exists():
+        return
+    # In the folder of the node's state: the node may hold outdated entries of other folders.
+    new = archive.with_suffix(".new")
+    new.unlink(missing_ok=True)
+    try:
         os.link(path, new)
-        if RUNTIMES[node - 1] == "engine":
-            command = f"{sys.executable} -m nri engine load oci-archive:/mnt/images/{new.name}:{name} {name}"
-        else:
-            command = f"{install('2.4', print).bin}/ctr -n k8s.io images import --local /mnt/images/{new.name}"
-        cluster.run(node, command, _LOAD_TIMEOUT_S)
-        new.rename(archive)
+    except OSError:  # another file system
+        shutil.copy(path, new)
+    if RUNTIMES[node - 1] == "engine":
+        command = f"{sys.executable} -m nri engine load oci-archive:/mnt/images/{new.name}:{name} {name}"
+    else:
+        command = f"{install('2.4', print).bin}/ctr -n k8s.io images import --local /mnt/images/{new.name}"
+    cluster.run(node, command, _LOAD_TIMEOUT_S)
+    new.rename(archive)

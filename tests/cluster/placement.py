@@ -32,9 +32,9 @@ def installed(cluster: Cluster, plugin: str, config: Mapping[str, object]) -> It
         cluster.kubectl("delete", TOPOLOGIES, "--all")
 
 
-def cpus(cluster: Cluster, name: str) -> int:
-    """The mask of the CPUs that a pod's container may use."""
-    return masks.parse(read(cluster, name, "grep Cpus_allowed_list /proc/1/status").split()[-1])
+def cpus(cluster: Cluster, name: str, container: str = "main") -> int:
+    """The mask of the CPUs that a container of a pod may use."""
+    return masks.parse(read(cluster, name, "grep Cpus_allowed_list /proc/1/status", container).split()[-1])
 
 
 def zones(cluster: Cluster, node: str) -> dict[str, Json]:

@@ -58,9 +58,16 @@ def running(cluster: Cluster, *pods: Json) -> Iterator[None]:
         cluster.kubectl("delete", "pod", "--ignore-not-found", *names)
 
 
-def read(cluster: Cluster, name: str, command: str) -> str:
-    """The output of a shell command in the container of a pod."""
-    return cluster.kubectl("exec", name, "-c", "main", "--", "sh", "-c", command).strip()
+def read(cluster: Cluster, name: str, command: str, container: str = "main") -> str:
+    """The output of a shell command in a container of a pod."""
+    return cluster.kubectl("exec", name, "-c", container, "--", "sh", "-c", command).strip()
+
+
+def best_effort_slice(cluster: Cluster, name: str, node: str, file: str) -> str:
+    """A cgroup file of a best-effort pod."""
+    uid = cluster.get("pod", name)["metadata"]["uid"].replace("-", "_")
+    folder = "/sys/fs/cgroup/kubepods.slice/kubepods-besteffort.slice"
+    return cluster.run(int(node[1:]), f"cat {folder}/kubepods-besteffort-pod{uid}.slice/{file}").strip()
 
 
 def wait_rolled_out(cluster: Cluster, daemon_set: str, namespace: str = "kube-system") -> None:

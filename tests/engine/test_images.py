@@ -202,7 +202,7 @@ def test_a_pull_without_credentials_uses_the_nodes_credentials_file(machine: Mac
         file.write_text(json.dumps({"auths": logins}))
         with pytest.raises(CommandFailed):
             store.pull(name, Credentials("me", "wrong"))
-        assert store.pull(name).repo_tags == (name,), "the file is read at each pull, and the longest key counts"
+        assert store.pull(name).repo_tags == (name,), "the file is read at each pull, and the longest key is used"
         assert left_over(store) == []
 
 

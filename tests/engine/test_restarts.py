@@ -42,7 +42,7 @@ def die_after(name: str, thing: str) -> None:
     step = Undo.step
 
     def dying(self: Undo, actual: str, do: Callable[[], Any], undo: Callable[[], Any]) -> Any:
-        startswith = self._thing.startswith(thing)
+        startswith = self._subject.startswith(thing)
         if startswith and not name:
             die()
         result = step(self, actual, do, undo)

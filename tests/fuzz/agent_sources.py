@@ -16,7 +16,7 @@ from nri.errors import ConfigError
 from nri.kube.client import objects
 from nri.kube.client.objects import PODS, Lines, ObjectReader
 from nri.kube.document import objects as documents
-from nri.kube.lists import ListSplitter, Oversized
+from nri.kube.lists import ListSplitter, OversizedObject
 from nri.kube.object_cache import ObjectCache
 from tests.fuzz import inputs
 from tests.fuzz.engine import Target
@@ -59,11 +59,11 @@ _KEYS = ("metadata", "items", "type", "object", "name", "resourceVersion", "code
 def _watch(data: bytes) -> None:
     lines, size = Lines(200), data[0] % 32 + 1 if data else 1
     reader, splitter, remaining = ObjectReader(PODS), ListSplitter(200), ObjectCache()
-    matches: list[bytes | Oversized] = []
+    matches: list[bytes | OversizedObject] = []
     with suppress(ValueError):
         for start in range(1, len(data), size):
             matches += lines.feed(data[start : start + size])
-    assert all(isinstance(line, Oversized) or (0 < len(line) <= 200 and b"\n" not in line) for line in matches)
+    assert all(isinstance(line, OversizedObject) or (0 < len(line) <= 200 and b"\n" not in line) for line in matches)
     for line in (*matches, data):
         with suppress(ValueError):
             event = reader.read_event(line)

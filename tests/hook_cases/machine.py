@@ -23,7 +23,7 @@ from nri.agent.koordinator.profile import HOOKS, PROFILE
 from nri.agent.model import Changes
 from nri.agent.observer import Observer
 from nri.agent.parts import Parts
-from nri.agent.pods.source import Known
+from nri.agent.pods.source import PodList
 from nri.agent.rules.store import RuleStore
 from nri.agent.settings.values import AgentSettings
 from nri.agent.transports.standalone import Standalone
@@ -85,7 +85,7 @@ class Prctl:
         return 0
 
 
-class _Pods(Known):
+class _Pods(PodList):
     """Pods that are listed by hand."""
 
     def start(self) -> None:

@@ -29,7 +29,7 @@ class NodeRuntime(Protocol):
     def start(self) -> None:
         """Serve; what ran before a stop is still there."""
 
-    def stop(self) -> None:
+    def stop(self) -> int | None:
         """End in order; pods run on."""
 
     def kill(self) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from nri.agent.rubik import cpi, dyn_cache, evict, quota_turbo
 from nri.agent.rubik.dyn_memory import MemoryHigh
 from nri.agent.rubik.memory_evict import memory_percent
-from nri.agent.rubik.quota_turbo import Knobs, Managed, Reading, Turbo
+from nri.agent.rubik.quota_turbo import Knobs, ManagedContainer, Reading, Turbo
 from nri.agent.rubik.service import Ticks, share
 from nri.kube.cgroup_limits import MIN_QUOTA_US, quota_us
 from tests.support.rubik_world import RubikWorld, pod
@@ -34,19 +34,21 @@ knobs = st.builds(
 
 
 @st.composite
-def containers(draw: st.DrawFn) -> Managed:
+def containers(draw: st.DrawFn) -> ManagedContainer:
     limit = draw(milli_limits) / 1000
     period = draw(st.sampled_from([0, 1000, 10_000, PERIOD, 1_000_000]))
     quota = draw(st.one_of(st.just(-1), quota_steps.map(lambda step: max(round(limit * period) + step, 0))))
     throttled, before = draw(counters), draw(counters)
-    managed = Managed(f"c{draw(counters)}", limit, quota, period, throttled, draw(counters), before, draw(counters))
+    managed = ManagedContainer(
+        f"c{draw(counters)}", limit, quota, period, throttled, draw(counters), before, draw(counters)
+    )
     managed.usages.extend(draw(st.lists(st.tuples(counters, counters), max_size=5)))
     return managed
 
 
 @given(st.lists(containers(), max_size=4), st.lists(st.floats(0, 100), max_size=4), st.integers(0, 512), knobs)
 def test_a_quota_stays_between_the_limit_and_twice_the_limit(
-    managed: list[Managed], uses: list[float], cpus: int, knobs: Knobs
+    managed: list[ManagedContainer], uses: list[float], cpus: int, knobs: Knobs
 ) -> None:
     changes = quota_turbo.deltas(managed, uses, cpus, knobs)
     for container in managed:
@@ -59,7 +61,7 @@ def test_a_quota_stays_between_the_limit_and_twice_the_limit(
 
 @given(st.lists(containers(), max_size=4), st.floats(0, 100), st.integers(0, 512), knobs)
 def test_at_the_alarm_mark_no_quota_rises_and_quotas_at_their_limit_stay(
-    managed: list[Managed], use: float, cpus: int, knobs: Knobs
+    managed: list[ManagedContainer], use: float, cpus: int, knobs: Knobs
 ) -> None:
     changes = quota_turbo.fast_fallback(managed, use, cpus, knobs)
     assert all(change <= 0 for change in changes.values())
@@ -136,7 +138,7 @@ series = st.lists(st.tuples(times, values), max_size=8, unique_by=lambda sample:
 def test_cpi_handles_any_samples_without_an_error(
     cpis: cpi.Series, cpus: cpi.Series, suspect: cpi.Series, count: int, mean: float, std: float, now_s: int
 ) -> None:
-    online = cpi.Online(cpi.Baseline(count, mean, std), list(cpis), list(cpus))
+    online = cpi.OnlinePod(cpi.Baseline(count, mean, std), list(cpis), list(cpus))
     cpi.outlier(online, now_s * SECOND_NS)
     assert not math.isnan(cpi.score(online, suspect, now_s * SECOND_NS))
     baseline = cpi.expire(online, now_s * SECOND_NS).baseline

@@ -346,7 +346,7 @@ BAD: tuple[tuple[str, str, str], ...] = (
     (f"io-priority.{DOMAIN}", "{class: BEST}", "class: must be one of"),
     (f"scheduling-policy.{DOMAIN}", "{policy: FAST}", "policy: must be one of"),
     (f"network-devices.{DOMAIN}", "[{name: eth9}]", "[0]: hostIf is missing"),
-    (f"sysctl.{DOMAIN}", "[a]", "expected a mapping of keys"),
+    (f"sysctl.{DOMAIN}", "[a]", "expected a mapping of keys to values"),
     (f"memory-policy.{DOMAIN}", "{mode: NEAR}", "mode: must be one of"),
     (f"ulimits.{DOMAIN}", "[{type: nofile, soft: 2, hard: 1}]", "[0]: soft limit 2 exceeds hard limit 1"),
     ("ulimits.nri.containerd.io", "[{type: files, soft: 1, hard: 1}]", "[0].type: must be"),

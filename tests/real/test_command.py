@@ -169,7 +169,7 @@ def test_doctor_finds_a_listening_and_a_stopped_runtime(nri: Command) -> None:
 
 def test_why_reports_that_this_runtime_has_no_history(nri: Command) -> None:
     result = nri("why", "1f2e3d", code=3)
-    assert "only runtimes built on nri have an admin socket, if admin_socket is set" in result
+    assert "an admin socket exists only in a runtime that is built on nri and sets admin_socket" in result
     assert len(result.splitlines()) == 1, result
 
 

@@ -28,7 +28,7 @@ from nri.agent.koordinator.node import Node
 from nri.agent.koordinator.profile import HOOKS, PROFILE
 from nri.agent.observer import Observer
 from nri.agent.parts import Parts
-from nri.agent.pods.source import Known
+from nri.agent.pods.source import PodList
 from nri.agent.profile import Profile
 from nri.agent.rules.store import RuleStore
 from nri.agent.settings.values import AgentSettings
@@ -42,7 +42,7 @@ from tools.runtimes.machine import PATIENCE
 MIB = 1 << 20
 
 
-class Source(Known):
+class Source(PodList):
     """Pods that the test gives."""
 
     def start(self) -> None:

@@ -348,9 +348,9 @@ def _baseline(case: Json) -> cpi.Baseline:
     return cpi.Baseline(case.get("count", 0), case["mean"], case["std"])
 
 
-def _online(case: Json, base: int = 0) -> cpi.Online:
+def _online(case: Json, base: int = 0) -> cpi.OnlinePod:
     cpis, cpus = (_after(case.get(key), base) for key in ("cpi", "cpu"))
-    return cpi.Online(_baseline(case), cpis, cpus)
+    return cpi.OnlinePod(_baseline(case), cpis, cpus)
 
 
 def _after(series: Any, base: int) -> cpi.Series:
@@ -405,7 +405,9 @@ _GUILTY: Final = [(at, 0.0 if value == 1.0 else 3.0) for at, value in _SLOWED]
 _USED: Final = [(at, 1.0) for at, _ in _SLOWED]
 
 
-def _judged(folder: Path, files: Json, pods: list[Json], online: Mapping[str, cpi.Online], suspects: Any) -> CaseWorld:
+def _judged(
+    folder: Path, files: Json, pods: list[Json], online: Mapping[str, cpi.OnlinePod], suspects: Any
+) -> CaseWorld:
     """A machine just before pods with these samples are judged, at the end of an hour."""
     world = CaseWorld(folder, files, cpi=None)
     webs = [{**_WEB, "name": name, "uid": name, "cgroup_path": f"kubepods/pod{name}"} for name in online]
@@ -419,7 +421,7 @@ def _judged(folder: Path, files: Json, pods: list[Json], online: Mapping[str, cp
 
 def _limit(folder: Path, case: Json, expected: Json) -> Json:
     pod = case["pod"]
-    baseline = cpi.Online(cpi.Baseline(100, 1.0, 0.1), list(_SLOWED), list(_USED))
+    baseline = cpi.OnlinePod(cpi.Baseline(100, 1.0, 0.1), list(_SLOWED), list(_USED))
     world = _judged(folder, case["files"], [pod], {"web": baseline}, {pod["uid"]: list(_GUILTY)})
     with _counted(supported=False):
         _drop(world, pod, case["files_removed_before_limit"])
@@ -431,7 +433,7 @@ def _limit(folder: Path, case: Json, expected: Json) -> Json:
         world.forget()
         _drop(world, pod, case["files_removed_before_restore"])
         world.service.suspects[pod["uid"]] = []
-        world.service.online["web"] = cpi.Online(cpi.Baseline(), [], [])
+        world.service.online["web"] = cpi.OnlinePod(cpi.Baseline(), [], [])
         world.round(3901 * _SECOND_NS)
     shown.update(files_restored=world.changed(), limited_after_restore=bool(len(world.service)))
     return shown

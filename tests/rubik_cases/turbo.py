@@ -9,7 +9,7 @@ from typing import Any
 from nri.agent.loops.round import Round
 from nri.agent.model import Pod
 from nri.agent.rubik import quota_turbo as turbo
-from nri.agent.rubik.quota_turbo import Candidate, Knobs, Managed, Quotas
+from nri.agent.rubik.quota_turbo import Candidate, Knobs, ManagedContainer, Quotas
 from nri.agent.rubik.service import Service, Services, share, ticks
 from nri.config.complaint import WrongValue
 from tests.rubik_cases.world import CaseWorld, Json
@@ -24,8 +24,8 @@ def _knobs(case: Json) -> Knobs:
     return Knobs(**(case.get("config") or {}))
 
 
-def _managed(one: Json) -> Managed:
-    managed = Managed(
+def _managed(one: Json) -> ManagedContainer:
+    managed = ManagedContainer(
         one["id"], one["cpu_limit"], one["quota"], one["period"], one["nr_throttled"], one["throttled_time"],
         one["prev_nr_throttled"], one["prev_throttled_time"],
     )  # fmt: skip
@@ -33,7 +33,7 @@ def _managed(one: Json) -> Managed:
     return managed
 
 
-def _shown(managed: list[Managed], deltas: turbo.Deltas) -> Json:
+def _shown(managed: list[ManagedContainer], deltas: turbo.Deltas) -> Json:
     return {"containers": {one.folder: {"delta": deltas.get(one.folder, 0)} for one in managed}}
 
 

@@ -29,7 +29,7 @@ from nri.agent.loops.strategy import Strategy
 from nri.agent.observer import Observer
 from nri.agent.parts import Parts
 from nri.agent.pods.running import running
-from nri.agent.pods.source import Known
+from nri.agent.pods.source import PodList
 from nri.agent.rules.store import RuleStore
 from nri.agent.settings.values import AgentSettings, LoopSettings
 from nri.host import Hierarchies, Root, Unsupported
@@ -56,7 +56,7 @@ class _MergedNodeSlo(NodeSlo):
         self.read((document or {}).get("spec") or {})
 
 
-class _Pods(Known):
+class _Pods(PodList):
     """Pods that are listed by hand."""
 
     def start(self) -> None:

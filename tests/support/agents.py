@@ -13,7 +13,7 @@ from nri.agent.koordinator.node import Node
 from nri.agent.koordinator.profile import PROFILE
 from nri.agent.observer import Observer
 from nri.agent.parts import Parts
-from nri.agent.pods.source import Known
+from nri.agent.pods.source import PodList
 from nri.agent.rules.store import RuleStore
 from nri.host import CoreScheduler, Root
 from tests.support.clock import Clock
@@ -25,7 +25,7 @@ TOPOLOGY = {
 }
 
 
-class Pods(Known):
+class Pods(PodList):
     """A source of pods that a test fills by `replace`."""
 
     def start(self) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import grpc
 
 import nri
-from nri.agent.ownership import Level, Owner, Owns
+from nri.agent.ownership import Level, OwnedKnob, Owner
 from nri.agent.profile import ForeignAgent
 from nri.errors import ConfigError, Conflict, NriError, ProtocolError
 
@@ -68,6 +68,6 @@ def _value(annotation: str, text: str) -> Any:
         "Conflict": Conflict(text, 1, "Env", text, text, text, exact=True),
         "grpc.StatusCode": grpc.StatusCode.INTERNAL,
         "ForeignAgent": ForeignAgent(text, text),
-        "Owner": Owner(text, Owns(Level.POD, text, texts), text),
+        "Owner": Owner(text, OwnedKnob(Level.POD, text, texts), text),
     }
     return created[annotation]

@@ -20,7 +20,7 @@ from nri.agent.history import History
 from nri.agent.koordinator.network import Network
 from nri.agent.koordinator.node import Node
 from nri.agent.koordinator.profile import PROFILE
-from nri.agent.koordinator.tc_programs import Ran, Shaper
+from nri.agent.koordinator.tc_programs import ProgramResult, Shaper
 from nri.agent.observer import Observer
 from nri.agent.parts import Parts
 from nri.agent.profile import Profile
@@ -115,18 +115,18 @@ class Programs:
         self.classes = ""
         self.jump = False
 
-    def __call__(self, argv: Sequence[str], text: str) -> Ran:
+    def __call__(self, argv: Sequence[str], text: str) -> ProgramResult:
         self.calls.append((list(argv), text))
         if list(argv[:3]) == ["tc", "-j", "qdisc"]:
-            return Ran(0, self.discipline)
+            return ProgramResult(0, self.discipline)
         if list(argv[:3]) == ["tc", "class", "show"]:
-            return Ran(0, self.classes)
+            return ProgramResult(0, self.classes)
         if list(argv[:3]) == ["tc", "qdisc", "replace"]:
             self.discipline = '[{"kind":"htb","handle":"1:","root":true}]'
         if "-C" in argv and not self.jump:
             self.jump = True
-            return Ran(1)
-        return Ran(0)
+            return ProgramResult(1)
+        return ProgramResult(0)
 
 
 class World:

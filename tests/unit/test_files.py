@@ -279,7 +279,7 @@ def test_links_are_removed_without_being_followed(tree: Path, tmp_path: Path) ->
 def test_a_shared_folder_is_refused_as_a_private_folder(tmp_path: Path) -> None:
     (tmp_path / "shared").mkdir()
     (tmp_path / "shared").chmod(0o1777)
-    with pytest.raises(PermissionError, match=r"all users share this folder; name one below it: .*shared"):
+    with pytest.raises(PermissionError, match=r"all users share this folder; choose a folder below it: .*shared"):
         private_folder(tmp_path / "shared")
     assert (tmp_path / "shared").stat().st_mode & 0o7777 == 0o1777
 

@@ -28,7 +28,7 @@ from nri.adaptation.dispatch.observation import invokers
 from nri.adaptation.dispatch.reply import Replies
 from nri.adaptation.dispatch.validation import default_validators
 from nri.adaptation.events import Events
-from nri.adaptation.launch.installed import Installed
+from nri.adaptation.launch.installed import InstalledPlugins
 from nri.adaptation.peers.builtin import BuiltinPeer, BuiltinPlugin
 from nri.adaptation.peers.health import PluginHealth, health_of
 from nri.adaptation.peers.peer import EXTERNAL
@@ -219,7 +219,7 @@ class Adaptation(Events):
         # Plugins are built into the runtime, are installed, or connect to a socket.
         self._builtin = [*default_validators(default_validator, self.rules), *builtin]
         registry = parts.registry
-        self._installed = Installed(plugin_path, plugin_config_path, settings, policies, registry, interceptors)
+        self._installed = InstalledPlugins(plugin_path, plugin_config_path, settings, policies, registry, interceptors)
         self._sockets: list[Listener | Admin] = []
         if not disable_connections:
             listener_options = (socket_path, registry, allowed_uids, registration_timeout_s, reporting, interceptors)

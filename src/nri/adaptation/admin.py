@@ -1,7 +1,7 @@
 """The admin socket, on which a runtime answers `nri why` and other tools of the operator.
 
 A separate ttRPC service on a separate socket, to which only root and the runtime's user may connect. Requests and
-replies are JSON, for people and scripts; fields may be added. All methods are read-only.
+replies are JSON; fields may be added. All methods are read-only.
 
 | method | request | reply |
 |---|---|---|
@@ -101,7 +101,7 @@ class Admin:
         self._recent = recent
         self._runtime = {"name": plain(runtime[0], 128), "version": plain(runtime[1], 128), "protocol": NRI_VERSION}
         answers = {
-            "Why": self._why,
+            "Why": self._container_changes,
             "Plugins": self._health,
             "Policies": self._policy,
             "Containers": self._containers,
@@ -116,7 +116,7 @@ class Admin:
             backlog=16,
             streams=_MAX_READERS,
             max_connections=16 + _MAX_READERS,
-            admit=_admit,
+            admit=_is_allowed,
         )
 
     def start(self) -> None:
@@ -133,10 +133,10 @@ class Admin:
         self._stopping.set()
         self._server.stop(1.0)
 
-    def _why(self, request: dict[str, Any]) -> dict[str, Any]:
+    def _container_changes(self, request: dict[str, Any]) -> dict[str, Any]:
         query = request.get("container")
         if not isinstance(query, str) or not query:
-            raise RpcError(Code.INVALID_ARGUMENT, 'name a container: {"container": "1f2e3d"}, or "pod/name"')
+            raise RpcError(Code.INVALID_ARGUMENT, 'specify a container: {"container": "1f2e3d"}, or "pod/name"')
         containers = self._provenance.containers()
         matches = find(query, [one._replace(runs=self._present(one.id)) for one in containers])
         if len(matches) > 1:
@@ -219,12 +219,12 @@ def _request(payload: bytes) -> dict[str, Any]:
     return request
 
 
-def _admit(sock: socket.socket) -> bool:
+def _is_allowed(sock: socket.socket) -> bool:
     """Whether the client belongs to root or the runtime's user. Checked, because the socket's mode may be changed."""
     uid = credentials(sock).uid
     if uid in (0, os.geteuid()):
         return True
-    text = "refused a connection of user %d to the admin socket"
+    text = "refused a connection from user %d to the admin socket"
     _lines.line("refused connections to the admin socket", logging.WARNING, text, uid)
     return False
 
@@ -240,7 +240,7 @@ def ask(path: str, method: str, request: dict[str, Any], timeout_s: float = 5.0)
 
 
 def follow(path: str, request: dict[str, Any], wait_s: float = 10 * HEARTBEAT_S) -> Iterator[dict[str, Any]]:
-    """Yield the readings of a runtime's events, with an empty reading at least once a second. Raises as `ask`.
+    """Yield the readings of a runtime's events, with an empty reading once a second. Raises the errors of `ask`.
 
     Args:
         request: `run` and `next` (as `after`) of the previous reading; {} for the first reading.
@@ -253,9 +253,7 @@ def follow(path: str, request: dict[str, Any], wait_s: float = 10 * HEARTBEAT_S)
                 reading = _reply(path, message)
                 is_reading = all(type(reading.get(name)) is kind for name, kind in _READING_TYPES.items())
                 if not is_reading or not all(type(row) is dict for row in reading["rows"]):
-                    raise RemoteProtocolError(
-                        f"the reply from {path} is not a reading of events; is it an admin socket?"
-                    )
+                    raise RemoteProtocolError(f"the reply from {path} has no events; is this an admin socket?")
                 yield reading
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _ANSWER_S = 5.0
-_OPTION = "name another with --admin-socket"
+_OPTION = "choose another socket with --admin-socket"
 
 
 class AdminClient:
@@ -62,7 +62,7 @@ class AdminClient:
         """Add the next step to the text of the block's errors; `step` is an additional step."""
         further = step and f"; {step}"
         option = f"{_OPTION}{further}"
-        advice = f"only runtimes built on nri have an admin socket, if admin_socket is set; {option}"
+        advice = f"an admin socket exists only in a runtime that is built on nri and sets admin_socket; {option}"
         try:
             yield
         except ProgramUnreachable:

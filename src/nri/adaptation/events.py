@@ -80,7 +80,7 @@ class Events:
     ) -> None:
         if type(pod) is not _POD:
             raise _wrong_types(spec, pod)
-        limit = deadline if timeout_s is None else _earlier(timeout_s, deadline)
+        limit = deadline if timeout_s is None else _earlier_deadline(timeout_s, deadline)
         try:
             self._dispatcher.relay(EventRequest(spec, pod), limit)
         finally:
@@ -98,7 +98,7 @@ class Events:
     ) -> None:
         if type(pod) is not _POD or type(container) is not _CONTAINER:
             raise _wrong_types(spec, pod, container)
-        limit = deadline if timeout_s is None else _earlier(timeout_s, deadline)
+        limit = deadline if timeout_s is None else _earlier_deadline(timeout_s, deadline)
         try:
             self._dispatcher.relay(EventRequest(spec, pod, container), limit)
         finally:
@@ -118,7 +118,7 @@ class Events:
         if type(pod) is not _POD:
             raise _wrong_types(_UPDATE_POD, pod)
         request = EventRequest(_UPDATE_POD, pod, None, resources, overhead)
-        self._dispatcher.relay(request, deadline if timeout_s is None else _earlier(timeout_s, deadline))
+        self._dispatcher.relay(request, deadline if timeout_s is None else _earlier_deadline(timeout_s, deadline))
 
     def create_container(
         self,
@@ -132,7 +132,7 @@ class Events:
         if type(pod) is not _POD or type(container) is not _CONTAINER:
             raise _wrong_types(_CREATE, pod, container)
         return self._dispatcher.create_container(
-            pod, container, deadline if timeout_s is None else _earlier(timeout_s, deadline)
+            pod, container, deadline if timeout_s is None else _earlier_deadline(timeout_s, deadline)
         )
 
     def update_container(
@@ -148,7 +148,7 @@ class Events:
         if type(pod) is not _POD or type(container) is not _CONTAINER:
             raise _wrong_types(_UPDATE, pod, container)
         return self._dispatcher.update_container(
-            pod, container, resources, deadline if timeout_s is None else _earlier(timeout_s, deadline)
+            pod, container, resources, deadline if timeout_s is None else _earlier_deadline(timeout_s, deadline)
         )
 
     def stop_container(
@@ -163,7 +163,7 @@ class Events:
         if type(pod) is not _POD or type(container) is not _CONTAINER:
             raise _wrong_types(_STOP, pod, container)
         return self._dispatcher.stop_container(
-            pod, container, deadline if timeout_s is None else _earlier(timeout_s, deadline)
+            pod, container, deadline if timeout_s is None else _earlier_deadline(timeout_s, deadline)
         )
 
     def block_sync(
@@ -178,11 +178,11 @@ class Events:
             urgent: do not queue behind a plugin that waits to join; for requests that stop or remove.
         """
         return self._chain.gate.block(
-            urgent=urgent, deadline=deadline if timeout_s is None else _earlier(timeout_s, deadline)
+            urgent=urgent, deadline=deadline if timeout_s is None else _earlier_deadline(timeout_s, deadline)
         )
 
 
-def _earlier(timeout_s: float, deadline: float | None) -> float:
+def _earlier_deadline(timeout_s: float, deadline: float | None) -> float:
     """The earlier of a timeout and a deadline, in monotonic seconds."""
     limit = monotonic() + timeout_s
     return limit if deadline is None else min(limit, deadline)

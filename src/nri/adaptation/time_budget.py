@@ -13,11 +13,11 @@ limits how long an event waits for a joining plugin, and `nri.adaptation.peers.b
 **Silence.** Events that reach a plugin while another event waits for its answer queue behind that event. If the answer
 does not come, each queued event has lost as much time as the event that the plugin did not answer. If each queued event
 then had a full timeout, the fourth of four events would wait for four timeouts. So an event counts the time that it has
-lost to a plugin's silence, whichever event the plugin did not answer. When its turn comes, the event may wait for the
-rest of its budget; with an empty budget, it continues without an answer. After the plugin has missed one full timeout,
-half a timeout is left for each queued event: a plugin that was held up for a moment misses one request, not all queued
-requests. Time in which the plugin answered other events does not count. If the plugin also validates the event, the
-validation uses the same budget.
+lost to a plugin's silence, regardless of which event the plugin did not answer. When its turn comes, the event may wait
+for the rest of its budget; with an empty budget, it continues without an answer. After the plugin has missed one full
+timeout, half a timeout is left for each queued event: a plugin that was held up for a moment misses one request, not
+all queued requests. Time in which the plugin answered other events is not charged. If the plugin also validates the
+event, the validation uses the same budget.
 
 Times are absolute, in seconds of `time.monotonic()`. Callers pass the time in; no function of this module waits.
 """
@@ -75,9 +75,9 @@ def check_deadline(event: str, now: float, deadline: float) -> None:
 class SilenceBudget:
     """How much longer an event may wait for each unresponsive plugin.
 
-    Each plugin's breaker adds up how long requests waited in vain for the plugin (`Breaker.silence_s`). An event
-    records this sum when it starts waiting for the plugin. A later sum minus the recorded sum is the time that the
-    event has lost.
+    Each plugin's breaker adds up how long requests waited for the plugin without an answer (`Breaker.silence_s`). An
+    event records this sum when it starts waiting for the plugin. A later sum minus the recorded sum is the time that
+    the event has lost.
     """
 
     __slots__ = ("_silence_before",)

@@ -155,14 +155,14 @@ class Agent:
         self._registry.register(observer)
         self._for_all.register(PublicMetrics(observer))
         self._server: Server | None = None
-        self._started: list[Component | PodSource] = []
+        self._started_parts: list[Component | PodSource] = []
         self._stop = Stop()
         self._lock = threading.Lock()
         store.subscribe(self._rules_changed)
         self._add_gauges(observer, store, history, executor)
 
     def _add_gauges(self, observer: Observer, store: RuleStore, history: History, executor: Executor) -> None:
-        """Add the metrics that are computed when somebody reads them."""
+        """Add the metrics that are computed when they are read."""
         observer.gauge("ready", lambda: {row.part: float(row.ready) for row in self.health().rows})
         observer.gauge("rule_problems", lambda: Counter(problem.kind or "other" for problem in store.problems()))
         observer.gauge(
@@ -197,7 +197,7 @@ class Agent:
             )
             parts: list[Component | PodSource] = [*self._rules, self.parts.pods, *self.transports, *self._loops]
             for part in parts:
-                self._started.append(part)
+                self._started_parts.append(part)
                 part.start()
         except BaseException:
             self.stop()
@@ -209,7 +209,7 @@ class Agent:
         """Stop all parts in reverse order; applied values stay. A second call has no effect."""
         self._stop.take(signal.SIGTERM)
         with self._lock:
-            started, self._started = self._started, []
+            started, self._started_parts = self._started_parts, []
             server, self._server = self._server, None
         if started:
             self._tell("STOPPING=1")
@@ -275,7 +275,7 @@ class Agent:
             return json_answer({"pods": self.parts.history.pods()})
         account = self.parts.history.account(name)
         if account is None:
-            pods = self._undecided(name)
+            pods = self._undecided_pods(name)
             if len(pods) != 1:
                 names = self.parts.history.running_pods(name) or sorted({f"{pod.namespace}/{pod.name}" for pod in pods})
                 reason = f"is one of {', '.join(names)}" if names else "is unknown: no running pod has this name"
@@ -292,7 +292,7 @@ class Agent:
         }
         return json_answer({**with_places(account, store, self.parts.profile), **more})
 
-    def _undecided(self, name: str) -> list[Subject]:
+    def _undecided_pods(self, name: str) -> list[Subject]:
         """Return the running pods with this uid or name for which the history has no record."""
         if self.parts.history.running_pods(name):
             return []

@@ -1,6 +1,6 @@
 """The capabilities of this machine: each knob and feature, the hooks that need it, and the reason if it is unsupported.
 
-The rows are for people. The agent does not use them for decisions: it tries each write and reports the outcome.
+The rows are only shown. The agent does not use them for decisions: it tries each write and reports the outcome.
 """
 
 from __future__ import annotations

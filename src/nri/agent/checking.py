@@ -29,7 +29,7 @@ class Finding(NamedTuple):
     next: str = ""
 
 
-class Checked(NamedTuple):
+class CheckOutcome(NamedTuple):
     """The outcome of a check.
 
     Attributes:
@@ -47,7 +47,7 @@ class Checked(NamedTuple):
 
 def check(
     loaded: Sequence[LoadedSettings[AgentSettings]] | ConfigError, default: AgentSettings, rules: bool, pods: str
-) -> Checked:
+) -> CheckOutcome:
     """Check settings, rules and pods.
 
     Args:
@@ -63,7 +63,7 @@ def check(
     prefixes = [f"{profile_settings.settings.profile}: " * (len(loaded) > 1) for profile_settings in loaded]
     conflicts = _conflicts([profile_settings.settings for profile_settings in loaded])
     findings = [*conflicts, *(finding for outcome in outcomes for finding in outcome.findings)]
-    return Checked(
+    return CheckOutcome(
         list(dict.fromkeys(findings)),
         "; ".join(f"{prefix}{outcome.looked_at}" for prefix, outcome in zip(prefixes, outcomes, strict=True)),
         list(dict.fromkeys(note for outcome in outcomes for note in outcome.notes)),
@@ -83,7 +83,7 @@ def _conflicts(all_settings: Sequence[AgentSettings]) -> list[Finding]:
     return []
 
 
-def _check_profile(loaded: LoadedSettings[AgentSettings], rules: bool, pods: str) -> Checked:
+def _check_profile(loaded: LoadedSettings[AgentSettings], rules: bool, pods: str) -> CheckOutcome:
     """Check the rules and pods that the settings of one profile name."""
     outcome = _check_files(loaded.settings, rules or loaded.settings.rules.source == "files", pods)
     missing = missing_rules(loaded)
@@ -101,7 +101,7 @@ def _idle_notes(settings: AgentSettings) -> list[str]:
     return [f"{profile.on}: no hook or strategy is enabled, so the agent would do nothing; choose from {gates}"]
 
 
-def _check_files(settings: AgentSettings, rules: bool, pods: str) -> Checked:
+def _check_files(settings: AgentSettings, rules: bool, pods: str) -> CheckOutcome:
     """Check rules and pods with settings that could be read."""
     wrong: list[Finding] = []
     words, notes = ["settings"], list[str]()
@@ -135,7 +135,7 @@ def _check_files(settings: AgentSettings, rules: bool, pods: str) -> Checked:
                 wrong += [_hook_error(place(error["reason"]), row, error) for error in row["errors"]]
                 # The machine is not examined, so the notes are about the pod: misspelt keys, keys without effect.
                 notes += [f"{place(note)}: {_name(row)}: {note}" for note in row["notes"]]
-    return Checked(wrong, ", ".join(words), notes, wrong_settings)
+    return CheckOutcome(wrong, ", ".join(words), notes, wrong_settings)
 
 
 def _disabled_gate_notes(store: RuleStore, kind: str, profile: Profile, settings: AgentSettings) -> list[str]:

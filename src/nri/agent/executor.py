@@ -31,7 +31,7 @@ from nri.agent.observer import Observer
 from nri.agent.writing.cookie_groups import Membership
 from nri.agent.writing.cookies import CoreScheduling
 from nri.agent.writing.cpus import value_of
-from nri.agent.writing.pending_writes import Pending
+from nri.agent.writing.pending_writes import PendingWrites
 from nri.host import Outcome, Result
 from nri.host import process as processes
 from nri.host.cgroups import expand, expand_slice
@@ -50,7 +50,7 @@ _NO_KNOB: Final = "unknown knob"
 _RUNTIMES: Final = "only a runtime sets it"
 
 
-class Written(NamedTuple):
+class WriteOutcome(NamedTuple):
     """The result of a write, and whether a runtime has set the value."""
 
     result: Result
@@ -66,7 +66,7 @@ class ValueWriter(Protocol):
 
     name: str
 
-    def write(self, requests: Sequence[Write]) -> list[Written]:
+    def write(self, requests: Sequence[Write]) -> list[WriteOutcome]:
         """Set values, and return a result for each request in the order of `requests`."""
         ...
 
@@ -117,7 +117,7 @@ class Executor:
         self._observer = observer or Observer()
         self._writer = host.Writer(self.hierarchies, refresh_s=refresh_s, now=clock, units=host.SystemdUnits(root))
         self._resctrl = host.Resctrl(root)
-        self._pending = Pending(clock)
+        self._pending = PendingWrites(clock)
         self._lock = threading.Lock()
 
     # -- writes -------------------------------------------------------------------------------------------------------
@@ -219,7 +219,9 @@ class Executor:
 
     def processes(self, folder: str) -> list[int]:
         """Return the processes of a cgroup and of the cgroups below it, ascending; an absent cgroup has no process."""
-        return sorted({pid for cgroup in self._below(tidy(folder)) for pid in self._listed(cgroup)})[:_MAX_PROCESSES]
+        return sorted({pid for cgroup in self._cgroups_below(tidy(folder)) for pid in self._processes_of(cgroup)})[
+            :_MAX_PROCESSES
+        ]
 
     def counts(self) -> dict[str, float]:
         """Return the number of remembered values by kind, for the gauge `held`."""
@@ -270,7 +272,7 @@ class Executor:
             if not new:
                 break
             alive = [process for pid in new if (process := processes.find(self.root, pid)) is not None]
-            results.update((pid, _vanished(pid, score)) for pid in new)
+            results.update((pid, _process_ended(pid, score)) for pid in new)
             results.update(
                 zip(
                     (process_.pid for process_ in alive), processes.set_oom_scores(self.root, alive, score), strict=True
@@ -294,7 +296,7 @@ class Executor:
             results += self._resctrl.add_tasks(change.group, tasks[:_MAX_PROCESSES])
         return results
 
-    def _below(self, folder: str) -> Iterable[str]:
+    def _cgroups_below(self, folder: str) -> Iterable[str]:
         """Yield a cgroup and the cgroups below it, down to `_MAX_DEPTH` levels."""
         level = [folder] if folder else []
         for _ in range(_MAX_DEPTH):
@@ -307,7 +309,7 @@ class Executor:
         except ValueError:
             return []
 
-    def _listed(self, folder: str) -> list[int]:
+    def _processes_of(self, folder: str) -> list[int]:
         try:
             return self.hierarchies.processes(folder)
         except (OSError, ValueError):
@@ -319,7 +321,7 @@ class Executor:
 
     def _threads(self, folder: str) -> list[int]:
         threads: set[int] = set()
-        for cgroup in self._below(folder):
+        for cgroup in self._cgroups_below(folder):
             try:
                 threads.update(self.hierarchies.threads(cgroup))
             except (OSError, ValueError):
@@ -359,5 +361,5 @@ def _is_gone(write: Write, result: Result) -> bool:
     return result.outcome is Outcome.GONE and bool(write.folder.strip("/"))
 
 
-def _vanished(pid: int, score: int) -> Result:
+def _process_ended(pid: int, score: int) -> Result:
     return Result(f"process {pid}", OOM_SCORE, score, Outcome.GONE, "the process has ended")

@@ -82,7 +82,7 @@ class History:
     """
 
     def __init__(self, most_pods: int = 1024, most_bytes: int = 16 << 20, now: Callable[[], float] = time.time) -> None:
-        self._most_pods, self._most_bytes, self._now = most_pods, most_bytes, now
+        self._most_pods, self._most_bytes, self._clock = most_pods, most_bytes, now
         self._pods: OrderedDict[str, _PodHistory] = OrderedDict()
         self._size = 0
         self._lock = threading.Lock()
@@ -100,14 +100,14 @@ class History:
         self, subject: Subject, stage: str, transport: str, values: Iterable[tuple[str, Any, str, str]]
     ) -> None:
         """Record values, each with its field, hook and reason."""
-        at = self._now()
+        at = self._clock()
         rows = [
-            Value(_short(name), _short(value), hook, _short(reason), stage, transport, at)
+            Value(_cut_text(name), _cut_text(value), hook, _cut_text(reason), stage, transport, at)
             for name, value, hook, reason in values
         ]
         if not rows:
             return
-        subject = _bounded(subject)
+        subject = _bounded_subject(subject)
         with self._lock:
             pod = self._pod(subject)
             for row in rows:
@@ -129,41 +129,41 @@ class History:
         """
         rows = list(errors)
         with self._lock:
-            history = self._pods.get(_short(subject.key))
+            history = self._pods.get(_cut_text(subject.key))
             if not rows and (history is None or not history.errors):
                 return []
-            subject = _bounded(subject)
+            subject = _bounded_subject(subject)
             pod = self._pod(subject)
             before = {
                 (error["hook"], error["reason"]) for error in pod.errors if error["container"] == subject.container
             }
-            newest = {(hook, _short(reason)) for hook, reason in rows}
+            newest = {(hook, _cut_text(reason)) for hook, reason in rows}
             errors_in_force = [
-                error for error in pod.errors if not _superseded(error, subject.container, newest, hooks)
+                error for error in pod.errors if not _is_superseded(error, subject.container, newest, hooks)
             ]
-            at = self._now()
+            at = self._clock()
             for hook, reason in rows:
-                row = {"hook": hook, "reason": _short(reason), "stage": stage, "transport": transport}
+                row = {"hook": hook, "reason": _cut_text(reason), "stage": stage, "transport": transport}
                 errors_in_force.append({**row, "container": subject.container, "at": at})
             pod.errors = deque(errors_in_force, maxlen=_MAX_ERRORS)
             self._update_size(subject.key, pod)
-            return [(hook, reason) for hook, reason in rows if (hook, _short(reason)) not in before]
+            return [(hook, reason) for hook, reason in rows if (hook, _cut_text(reason)) not in before]
 
     def has(self, subject: Subject, keys: Iterable[str], of: str = "") -> None:
         """Record a pod's class, and which labels and annotations of hooks the pod has, if the pod has a history."""
         with self._lock:
-            pod = self._pods.get(_short(subject.key))
+            pod = self._pods.get(_cut_text(subject.key))
             if pod is not None:
                 pod.keys, pod.of = tuple(sorted(keys)), of
 
     def noted(self, subject: Subject, notes: Iterable[str]) -> list[str]:
         """Replace the notes on a pod. Returns the notes that were not recorded before."""
-        rows = tuple(_short(note) for note in notes)[:_MAX_ERRORS]
+        rows = tuple(_cut_text(note) for note in notes)[:_MAX_ERRORS]
         with self._lock:
-            history = self._pods.get(_short(subject.key))
+            history = self._pods.get(_cut_text(subject.key))
             before = history.notes if history is not None else ()
             if rows != before:
-                subject = _bounded(subject)
+                subject = _bounded_subject(subject)
                 pod = self._pod(subject)
                 pod.notes = rows
                 self._update_size(subject.key, pod)
@@ -182,20 +182,20 @@ class History:
 
     def record(self, subject: Subject, transport: str, results: Iterable[Result]) -> None:
         """Record the results of writes."""
-        at, rows = self._now(), list(results)
+        at, rows = self._clock(), list(results)
         if not rows:
             return
-        subject = _bounded(subject)
+        subject = _bounded_subject(subject)
         with self._lock:
             pod = self._pod(subject)
             for result in rows:
-                key = (_short(result.target.strip("/")), _short(result.name))
+                key = (_cut_text(result.target.strip("/")), _cut_text(result.name))
                 row = {
                     "target": key[0],
                     "name": key[1],
-                    "wanted": _short(_text(result.wanted)),
+                    "wanted": _cut_text(_text(result.wanted)),
                     "outcome": result.outcome.value,
-                    "reason": _short(result.reason),
+                    "reason": _cut_text(result.reason),
                     "transport": transport,
                     "container": subject.container,
                     "at": at,
@@ -206,7 +206,7 @@ class History:
 
     def ended(self, key: str) -> None:
         """Mark a pod as removed. Histories of removed pods are dropped first."""
-        key = _short(key)
+        key = _cut_text(key)
         with self._lock:
             pod = self._pods.get(key)
             if pod is not None:
@@ -236,7 +236,7 @@ class History:
     @staticmethod
     def empty_account(subject: Subject) -> dict[str, Any]:
         """Return an empty history of a pod, in the form that `account` returns."""
-        subject = _bounded(subject)
+        subject = _bounded_subject(subject)
         return _account(subject.key, _PodHistory(subject.namespace, subject.name))
 
     def running_pods(self, name: str) -> list[str]:
@@ -304,7 +304,7 @@ def _account(key: str, pod: _PodHistory) -> dict[str, Any]:
     }
 
 
-def _superseded(
+def _is_superseded(
     row: dict[str, Any], container: str, newest: Collection[tuple[str, str]], hooks: Collection[str]
 ) -> bool:
     """Return whether a newer decision repeats an error or makes it obsolete."""
@@ -323,10 +323,10 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-def _bounded(subject: Subject) -> Subject:
+def _bounded_subject(subject: Subject) -> Subject:
     """Return a subject with bounded strings, because a runtime may send strings of any length."""
-    return Subject(*(_short(getattr(subject, name)) for name in Subject.__slots__))
+    return Subject(*(_cut_text(getattr(subject, name)) for name in Subject.__slots__))
 
 
-def _short(value: Any) -> str:
+def _cut_text(value: Any) -> str:
     return cut(_text(value), _MAX_TEXT)

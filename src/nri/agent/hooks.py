@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from nri.agent.model import NO_CHANGES, Changes, Decision, HookError
-from nri.agent.ownership import Owns
+from nri.agent.ownership import OwnedKnob
 
 RUN_POD, CREATE, UPDATE, REMOVE_POD = (
     "PreRunPodSandbox",
@@ -89,7 +89,7 @@ class Hook:
     sources: tuple[str, ...]
     keys: tuple[str, ...]
     stages: Mapping[str, Decide]
-    owns: tuple[Owns, ...] = ()
+    owns: tuple[OwnedKnob, ...] = ()
     document_keys: tuple[tuple[str, str], ...] = ()
 
     def on(self, rules: Switches) -> bool:

@@ -126,7 +126,7 @@ class Pod:
 
     @property
     def key(self) -> str:
-        """The name of the pod for people: `namespace/name`."""
+        """The pod's readable name, `namespace/name`."""
         return f"{self.namespace}/{self.name}"
 
     @property

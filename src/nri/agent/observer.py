@@ -22,31 +22,31 @@ BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1
 
 #: The metrics: kind, labels and help text. Names get the prefix `nri_agent_`.
 METRICS: Mapping[str, tuple[str, tuple[str, ...], str]] = {
-    "decisions_total": ("counter", ("transport", "stage"), "Times that the hooks of a stage were asked."),
-    "decision_seconds": ("histogram", ("transport", "stage"), "How long the hooks of a stage took together."),
-    "hook_changes_total": ("counter", ("transport", "stage", "hook"), "Times that a hook wanted a change."),
-    "hook_errors_total": ("counter", ("transport", "stage", "hook"), "Times that a hook could not decide."),
-    "writes_total": ("counter", ("knob", "outcome"), "Writes to the machine, by what came of them."),
-    "pod_slips_total": ("counter", ("transport",), "Mistakes in pods: annotations and keys that nothing reads."),
-    "left_out_total": ("counter", ("reason",), "Work that a bound has left out."),
+    "decisions_total": ("counter", ("transport", "stage"), "Number of times that the hooks of a stage were called."),
+    "decision_seconds": ("histogram", ("transport", "stage"), "Total time in the hooks of a stage, for each decision."),
+    "hook_changes_total": ("counter", ("transport", "stage", "hook"), "Number of changes that a hook requested."),
+    "hook_errors_total": ("counter", ("transport", "stage", "hook"), "Number of times that a hook failed."),
+    "writes_total": ("counter", ("knob", "outcome"), "Writes to cgroup and kernel files, by outcome."),
+    "pod_slips_total": ("counter", ("transport",), "Mistakes found in pods: annotations and keys without effect."),
+    "left_out_total": ("counter", ("reason",), "Work that was skipped because a limit was reached."),
     "events_total": (
         "counter",
         ("transport", "event"),
-        "Events met: connected, refused, synchronized, eviction, eviction refused.",
+        "Events: connected, refused, synchronized, eviction, eviction refused.",
     ),
-    "ready": ("gauge", ("part",), "Whether a part does its work: 1 or 0."),
-    "rule_problems": ("gauge", ("kind",), "Documents that cannot be read, whose last good form is in force."),
+    "ready": ("gauge", ("part",), "1 if a part of the agent is ready, else 0."),
+    "rule_problems": ("gauge", ("kind",), "Invalid rule documents; the last valid version stays in force."),
     "rule_keys_unread": (
         "gauge",
         ("key",),
-        "Keys and kinds of rules that nothing reads, and remarks on their sources; over TCP only how many.",
+        "Keys and kinds of rules without effect, and remarks on their sources; over TCP only their number.",
     ),
     "pod_keys_unread": (
         "gauge",
         ("key",),
-        "Mistakes of pods that run, each with the pod and what nothing reads of it; over TCP only how many.",
+        "Mistakes in running pods: the pod and its key without effect; over TCP only their number.",
     ),
-    "held": ("gauge", ("what",), "How much is remembered: pods, bytes, writes that wait for their cgroup."),
+    "held": ("gauge", ("what",), "Size of the agent's state: pods, bytes, writes that wait for their cgroup."),
 }
 _PREFIX = "nri_agent_"
 #: Metrics that only root can read: their labels contain names of pods and strings of the configuration.

@@ -42,7 +42,7 @@ def missing_rules(loaded: LoadedSettings[AgentSettings]) -> ConfigError | None:
     path, named = loaded.settings.rules.path, loaded.origins.get("rules.path")
     if named is None or loaded.settings.rules.source != "files" or path.exists():
         return None
-    advice = "name a file or a folder: it is watched for changes, so it cannot be a pipe" if str(path) == "-" else ""
+    advice = "use a file or a folder: it is watched for changes, so it cannot be a pipe" if str(path) == "-" else ""
     return ConfigError(named, "rules.path", f"{path} not found", advice)
 
 
@@ -50,11 +50,11 @@ def store_of(settings: AgentSettings) -> RuleStore:
     """Return a store with the rules of the settings' files, read once. Mistakes become problems of the store."""
     profile = profile_of(settings.profile)
     store = RuleStore(profile.node(settings, host.Root(settings.root)), profile.kinds, log=False)
-    FileRules(settings, store).look()
+    FileRules(settings, store).check()
     return store
 
 
-class Listed(NamedTuple):
+class ListedPod(NamedTuple):
     """A pod of a file.
 
     Attributes:
@@ -68,7 +68,7 @@ class Listed(NamedTuple):
     unknown: list[str]
 
 
-def pods_of(path: str) -> list[Listed]:
+def pods_of(path: str) -> list[ListedPod]:
     """Return the pods of a file or folder, including pod templates. Raises ConfigError if a file is unreadable."""
     folder = Folder(path)
     folder.changed()
@@ -83,13 +83,13 @@ def pods_of(path: str) -> list[Listed]:
             problems.append(error)
             continue
         if manifest_ is not None:
-            pods.append(Listed(manifest_.pod, partial(_place, document, manifest_.pod), manifest_.key_notes))
+            pods.append(ListedPod(manifest_.pod, partial(_message_place, document, manifest_.pod), manifest_.key_notes))
     if problems:
         raise combined_error(problems)
     return pods
 
 
-def _place(document: Document, pod: dict[str, Any], text: str) -> str:
+def _message_place(document: Document, pod: dict[str, Any], text: str) -> str:
     """Return the file and line of the label, annotation or pod that a message names."""
     for part in ("annotations", "labels"):
         for key in document.table(document.table(pod, "metadata"), part):

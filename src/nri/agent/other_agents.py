@@ -43,21 +43,21 @@ def refuse(root: host.Root, agents: Iterable[ForeignAgent]) -> None:
 
 
 def _runs(root: host.Root, pid: int, name: str) -> bool:
-    named = _start(root, f"/proc/{pid}/comm").strip() == name
+    named = _beginning_of_file(root, f"/proc/{pid}/comm").strip() == name
     if not named:
-        program = _start(root, f"/proc/{pid}/cmdline").partition("\0")[0]
+        program = _beginning_of_file(root, f"/proc/{pid}/cmdline").partition("\0")[0]
         named = program.rpartition("/")[2] == name
     return named and not _is_confined(root, pid)
 
 
 def _is_confined(root: host.Root, pid: int) -> bool:
     """Return whether a process is not root's or is in another pid namespace; False if that is unknown."""
-    rows = (line.partition(":") for line in _start(root, f"/proc/{pid}/status").splitlines())
+    rows = (line.partition(":") for line in _beginning_of_file(root, f"/proc/{pid}/status").splitlines())
     status = {name: words.split() for name, _, words in rows}
     return status.get("Uid", ["0"])[0] != "0" or len(status.get("NSpid", [])) > 1
 
 
-def _start(root: host.Root, path: str) -> str:
+def _beginning_of_file(root: host.Root, path: str) -> str:
     """Return the beginning of a file, or "" if it cannot be read, for example because the process has just ended."""
     try:
         descriptor = root.open(path)

@@ -25,7 +25,7 @@ class Level(Enum):
     HOST_APPLICATION = "host-application"
 
 
-class Owns(NamedTuple):
+class OwnedKnob(NamedTuple):
     """A knob that a hook or strategy sets, with its level and its pods.
 
     Attributes:
@@ -42,7 +42,7 @@ class Owns(NamedTuple):
     own_cpus: bool | None = None
     unless: frozenset[str] = frozenset()
 
-    def meets(self, other: Owns) -> bool:
+    def meets(self, other: OwnedKnob) -> bool:
         """Return whether both can set the same knob of the same pod."""
         if (self.level, self.knob) != (other.level, other.knob):
             return False
@@ -59,7 +59,7 @@ class Owner(NamedTuple):
     """
 
     name: str
-    owns: Owns
+    owns: OwnedKnob
     off: str = ""
 
 

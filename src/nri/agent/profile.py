@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from nri.agent.hooks import Hook
 from nri.agent.model import Changes, ExtendedResources, HostApplication, Pod
-from nri.agent.ownership import Owner, Owns
+from nri.agent.ownership import OwnedKnob, Owner
 from nri.config import Source
 from nri.config.settings import FileLayer
 from nri.host import Result, Root
@@ -75,7 +75,7 @@ class Kind(NamedTuple):
 
     def read(self, document: Document) -> Any:
         """Return the rule of a document. Raises ValueError if the document has any mistake."""
-        return self._guarded(self.parse, document)
+        return self._with_named_error(self.parse, document)
 
     def readable(self, document: Document, in_force: Document | None) -> tuple[Document, str]:
         """Return the document without its unreadable parts, which keep the values in force, and their errors."""
@@ -88,11 +88,11 @@ class Kind(NamedTuple):
 
     def compute(self, documents: Iterable[Document | None]) -> Document | None:
         """Compute the document from the documents of `derived_from`. Raises ValueError as `read` does."""
-        result: Document | None = self._guarded(self.derive, *documents)
+        result: Document | None = self._with_named_error(self.derive, *documents)
         return result
 
     @staticmethod
-    def _guarded(function: Any, *arguments: Any) -> Any:
+    def _with_named_error(function: Any, *arguments: Any) -> Any:
         try:
             return function(*arguments)
         except (ArithmeticError, AttributeError, LookupError, TypeError) as error:
@@ -105,7 +105,7 @@ class StrategyRow(NamedTuple):
     Attributes:
         name: the name of its switch.
         default: whether the strategy is on by default.
-        what: a description for people.
+        what: a short description.
         strategy_class: the dotted name of its `nri.agent.loops.strategy.Strategy`, called with the settings and the
             enabled names; rows with the same class form one strategy.
         owns: the knobs that the strategy sets.
@@ -117,7 +117,7 @@ class StrategyRow(NamedTuple):
     default: bool
     what: str
     strategy_class: str
-    owns: tuple[Owns, ...] = ()
+    owns: tuple[OwnedKnob, ...] = ()
     key: str = ""
     document_keys: tuple[tuple[str, str], ...] = ()
 

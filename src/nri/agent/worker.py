@@ -57,7 +57,7 @@ class Worker:
         *,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._name, self._work, self.interval_s, self._now = name, work, interval_s, now
+        self._name, self._work, self.interval_s, self._clock = name, work, interval_s, now
         self._changed = threading.Condition()
         self._reasons: set[str] = set()
         self._due = 0.0
@@ -71,7 +71,7 @@ class Worker:
         with self._changed:
             if self._thread is not None:
                 return
-            self._stopping, self._due = False, self._now()
+            self._stopping, self._due = False, self._clock()
             self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             self._thread.start()
 
@@ -108,9 +108,9 @@ class Worker:
         """Wait for the next run and return its reasons; return None when the thread must end."""
         with self._changed:
             while not self._stopping:
-                remaining_s = self._due - self._now()
+                remaining_s = self._due - self._clock()
                 if remaining_s <= 0:
-                    self._due = self._now() + self.interval_s
+                    self._due = self._clock() + self.interval_s
                     self._reasons.add(TIMER)
                 if self._reasons:
                     reasons, self._reasons = frozenset(self._reasons), set()

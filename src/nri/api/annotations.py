@@ -1,6 +1,6 @@
 """The effective value of a plugin's annotation for a container of a pod.
 
-The most specific of `KEY/container.NAME`, `KEY/pod` and `KEY` counts. Only annotations of the pod are read, because
+The most specific of `KEY/container.NAME`, `KEY/pod` and `KEY` is used. Only annotations of the pod are read, because
 users cannot write the annotations of a container.
 """
 
@@ -37,6 +37,6 @@ def scope_and_value(annotations: Mapping[str, str], key: str, container_name: st
 
 
 def effective_annotation(pod: PodSandbox, key: str, container_name: str = "") -> str | None:
-    """The value of the annotation `key` for this container of the pod, or None. An empty value counts."""
+    """The value of the annotation `key` for this container of the pod, or None. An empty value is valid."""
     match = scope_and_value(pod.annotations, key, container_name)
     return None if match is None else match[1]

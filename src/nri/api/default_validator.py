@@ -132,7 +132,7 @@ def missing_plugins(required: Iterable[str], labels: Iterable[str], *, exact: bo
 
 
 class DefaultValidator:
-    """The checks of a configuration, in the order of the Go code. The first check that fails counts."""
+    """The checks of a configuration, in the order of the Go code. The first check that fails decides."""
 
     __slots__ = ("_checks", "config")
 

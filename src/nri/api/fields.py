@@ -84,7 +84,7 @@ class Row:
         self.claim = _NUMBERS[claim] if claim else 0
         self.removable, self.marks_kept, self.removal_claims, self.shown = removable, marks_kept, removal_claims, shown
         #: Returns the message that has the field, from an adjustment or from a container.
-        self.parent: Callable[[Any], Any] = attrgetter(above) if above else _itself
+        self.parent: Callable[[Any], Any] = attrgetter(above) if above else _message_itself
         self.always_shown = shown is Visibility.ALWAYS
         self.in_resources = path.startswith("linux.resources.")
         self.rank = 0
@@ -98,7 +98,7 @@ class Row:
 
     @property
     def label(self) -> str:
-        """The field's name for people: as in the API's `Field` enum, or the path where the enum has none."""
+        """The field's name in output: from the API's `Field` enum, or the path if the enum has no name for it."""
         return FIELD_NAMES[self.claim] if self.claim else self.path
 
     def has(self, message: Any) -> bool:
@@ -107,7 +107,7 @@ class Row:
         return bool(getattr(parent, self.name)) if self.is_text else bool(parent.HasField(self.name))
 
 
-def _itself(message: Any) -> Any:
+def _message_itself(message: Any) -> Any:
     return message
 
 
@@ -221,7 +221,7 @@ def named(text: str) -> frozenset[str]:
     raise ValueError(f'"{text}" is not a field that a plugin can change; {hint}')
 
 
-class Declared:
+class DeclaredField:
     """An entry of a plugin's declared fields: a name of `NAMES`, or a name with a key, ``env.LEVEL``.
 
     Attributes:
@@ -246,7 +246,7 @@ class Declared:
         own_key = self.key
         return path in self.paths and (key.startswith(own_key[:-1]) if own_key.endswith("*") else key == own_key)
 
-    def common(self, other: Declared) -> str | None:
+    def common(self, other: DeclaredField) -> str | None:
         """The keys of the same row that both cover. Returns None if they have no common keys."""
         wide, narrow = sorted((self.key, other.key), key=lambda key: (not key.endswith("*"), len(key)))
         same = narrow.startswith(wide[:-1]) if wide.endswith("*") else narrow == wide

@@ -109,7 +109,7 @@ def observer_names(name: str) -> list[str]:
 
 
 def config_file_names(index: str, name: str) -> tuple[str, str]:
-    """Names of a launched plugin's configuration in `CONFIG_DIR`; only the first existing file counts."""
+    """Names of a launched plugin's configuration in `CONFIG_DIR`; only the first existing file is read."""
     return f"{index}-{name}.conf", f"{name}.conf"
 
 

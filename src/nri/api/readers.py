@@ -1,6 +1,6 @@
 """Read a container's lists as dictionaries by key, and its wrapped numbers as plain numbers.
 
-Of two entries with the same key the last counts, as in the kernel. Removal marks have no meaning here. No limit is
+Of two entries with the same key the last is used, as in the kernel. Removal marks have no meaning here. No limit is
 None, however the runtime encodes it: runtimes send 0 for values that the kubelet has not set.
 """
 

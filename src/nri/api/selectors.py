@@ -29,7 +29,7 @@ def check_pattern(pattern: str) -> str:
     return pattern
 
 
-class Parsed:
+class ParsedSelectors:
     """The base of values that are parsed from a text. They are equal if their texts are equal."""
 
     # Not a dataclass, because the reader of configurations treats dataclasses as tables of keys.
@@ -39,7 +39,7 @@ class Parsed:
         self.text: Final = text
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and isinstance(other, Parsed) and other.text == self.text
+        return type(other) is type(self) and isinstance(other, ParsedSelectors) and other.text == self.text
 
     def __hash__(self) -> int:
         return hash(self.text)
@@ -80,7 +80,7 @@ def _is_name(pattern: str, allowed: re.Pattern[str]) -> bool:
     return len(literal.replace("*", "")) <= _MAX_NAME and allowed.fullmatch(literal) is not None
 
 
-class Pattern(Parsed):
+class Pattern(ParsedSelectors):
     """A namespace pattern: exact (``prod``), with wildcards (``prod-*``, ``[ab]?``), or excluded (``!kube-system``)."""
 
     __slots__ = ("_regex", "excluded")
@@ -146,7 +146,7 @@ _SELECTOR = re.compile(
 _SELECTOR_FORMS = "write key, !key, key=value, key!=value, key in (a,b) or key notin (a,b)"
 
 
-class Selector(Parsed):
+class Selector(ParsedSelectors):
     """A condition on annotations: ``key`` (present), ``!key``, ``key=value``, ``key!=value`` (or absent).
 
     As in kubectl, ``key==value``, ``key in (a,b)`` and ``key notin (a,b)`` are accepted too. A value may contain the
@@ -224,7 +224,7 @@ class LabelSelector(Selector):
                 )
 
 
-def _impossible(selectors: Iterable[Selector]) -> str:
+def _contradiction(selectors: Iterable[Selector]) -> str:
     """Describe two selectors that cannot hold at once; "" if all can."""
     by_key: dict[str, list[Selector]] = {}
     for selector in selectors:
@@ -280,7 +280,7 @@ class Filters:
 
     def __post_init__(self) -> None:
         """Raise ValueError if no pod can match. The reader of configurations calls this after setting attributes."""
-        reason = _empty_choice(self.namespace) or _impossible(self.label) or _impossible(self.annotation)
+        reason = _empty_choice(self.namespace) or _contradiction(self.label) or _contradiction(self.annotation)
         if reason:
             raise ValueError(f"{reason}, so that no pod matches")
 

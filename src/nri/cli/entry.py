@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 
-def _quit(*_: object) -> NoReturn:
+def _exit_at_once(*_: object) -> NoReturn:
     """Exit at once, without the interpreter's cleanup, because it may be in the middle of an import."""
     os._exit(130)
 
@@ -23,7 +23,7 @@ def start() -> NoReturn:
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if interruptible:
-        signal.signal(signal.SIGINT, _quit)
+        signal.signal(signal.SIGINT, _exit_at_once)
     try:
         from nri.cli.main import main
 
@@ -31,7 +31,7 @@ def start() -> NoReturn:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         main()
     except KeyboardInterrupt:  # outside the part of `main` that converts errors to exit codes
-        _quit()
+        _exit_at_once()
     finally:
         if interruptible:
             signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback while the interpreter shuts down

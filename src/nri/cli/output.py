@@ -1,8 +1,8 @@
-"""Print results: tables for people, JSON and YAML for programs.
+"""Print results as tables, JSON or YAML.
 
 Results go to standard output, messages to standard error. JSON and YAML contain every value in full; only tables are
 cut. Text from runtimes, containers and plugins is escaped only in this module, so that it cannot control the
-terminal. For this reason a coloured piece of a line is a `Painted`, not a string with escape sequences.
+terminal. For this reason a coloured piece of a line is a `PaintedText`, not a string with escape sequences.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def is_terminal(stream: TextIO) -> bool:
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
-class Painted(NamedTuple):
+class PaintedText(NamedTuple):
     """A piece of a line with a colour or weight."""
 
     text: str
@@ -109,13 +109,13 @@ class Output:
 
     @property
     def human(self) -> bool:
-        """Whether the output is for people: neither JSON nor YAML is selected."""
+        """Whether the output is a table or text: neither JSON nor YAML is selected."""
         return self.format == "table"
 
-    def text(self, *parts: str | Painted) -> None:
-        """Print a line of results for people; its pieces may be coloured."""
+    def text(self, *parts: str | PaintedText) -> None:
+        """Print a line of text output; its pieces may be coloured."""
         self.progress("")
-        styled = [part if isinstance(part, Painted) else Painted(part, "") for part in parts]
+        styled = [part if isinstance(part, PaintedText) else PaintedText(part, "") for part in parts]
         sys.stdout.write("".join([paint(text, style, self.color) for text, style in styled]) + "\n")
 
     def lines(self, text: str) -> None:
@@ -211,14 +211,16 @@ class Output:
         full_widths = [max(map(_width, column)) for column in zip(*table, strict=True)]
         places = _shown_columns(columns, full_widths, self.width) if self.width else range(len(columns))
         shown_widths = [full_widths[place] for place in places]
-        widths = _narrowed(shown_widths, self.width - 2 * (len(shown_widths) - 1)) if self.width else shown_widths
+        widths = (
+            _narrowed_widths(shown_widths, self.width - 2 * (len(shown_widths) - 1)) if self.width else shown_widths
+        )
         for number, line in enumerate(table):
             cells = [padded(_cut(line[place], width), width) for place, width in zip(places, widths, strict=True)]
             text = "  ".join(cells).rstrip()
             text = _cut(text, self.width) if self.width else text
-            self.text(text if number else Painted(text, "bold"))
+            self.text(text if number else PaintedText(text, "bold"))
         if self.width and sys.stdout.isatty() and _length(full_widths) > self.width:
-            self.note(f"(cut to {self.width} columns; -w shows everything)")
+            self.note(f"(truncated to {self.width} columns; -w shows everything)")
 
 
 def write_page(path: str, data: bytes) -> None:
@@ -266,7 +268,7 @@ def _shown_columns(columns: Sequence[Column], widths: Sequence[int], width: int)
     return shown
 
 
-def _narrowed(widths: Sequence[int], total_width: int) -> list[int]:
+def _narrowed_widths(widths: Sequence[int], total_width: int) -> list[int]:
     """The widths after cutting the widest columns until all fit; no column is cut below `_MIN_COLUMN_WIDTH`.
 
     The first column, which identifies the row, is cut only if cutting the others is not enough.
@@ -296,10 +298,10 @@ def padded(text: str, width: int) -> str:
 
 def _cut(text: str, width: int) -> str:
     """The text, cut to this number of terminal columns; a cut text ends with three dots."""
-    return text if _width(text) <= width else _head(text, max(width - 3, 0)) + "..."
+    return text if _width(text) <= width else _beginning_of_text(text, max(width - 3, 0)) + "..."
 
 
-def _head(text: str, width: int) -> str:
+def _beginning_of_text(text: str, width: int) -> str:
     """The beginning of a text that fits into `width` terminal columns."""
     ends = accumulate(map(_columns, text))
     return text[: sum(end <= width for end in ends)]
@@ -314,11 +316,11 @@ def cell(value: object, cut: int = 0, *, mark: bool = True) -> str:
     text = escape(",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value))
     if not cut:
         return text
-    return _cut(text, cut) if mark else _head(text, cut)
+    return _cut(text, cut) if mark else _beginning_of_text(text, cut)
 
 
 def readable(value: Any) -> Any:
-    """A field's value for people: file modes are octal, as in ``chmod``."""
+    """A field's value in text output: file modes are octal, as in ``chmod``."""
     if isinstance(value, dict) and isinstance(value.get("file_mode"), int):
         return {**value, "file_mode": f"{value['file_mode']:04o}"}
     return value

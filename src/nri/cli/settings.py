@@ -75,7 +75,7 @@ class PathType(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if not value:
-            self.fail("the path is empty: name a file or a folder", param, ctx)
+            self.fail("the path is empty: specify a file or a folder", param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -117,7 +117,7 @@ CONFIG_DIR = click.option(
 )
 
 
-def _store(ctx: click.Context, param: click.Parameter, value: object) -> None:
+def _store_option(ctx: click.Context, param: click.Parameter, value: object) -> None:
     """Store an option that was set. An option that was not set keeps the value that it had before the verb."""
     settings = ctx.find_object(Settings)
     if settings is None or value is None or value is False or value == 0 or param.name is None:
@@ -156,5 +156,5 @@ def global_options(*, environment: bool = False) -> list[click.Option]:
     options = []
     for names, attributes in GLOBAL_OPTIONS:
         extra: dict[str, Any] = {"envvar": "NRI_SOCKET"} if environment and names[0] == "--socket-path" else {}
-        options.append(click.Option(list(names), expose_value=False, callback=_store, **attributes, **extra))
+        options.append(click.Option(list(names), expose_value=False, callback=_store_option, **attributes, **extra))
     return options

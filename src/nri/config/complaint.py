@@ -13,7 +13,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-#: Maximum number of problems that are reported for a source: nobody reads more, and each suggestion costs a search.
+#: Maximum number of problems that are reported for a source: more would not be read, and each suggestion costs a
+#: search.
 MAX_PROBLEMS = 100
 
 

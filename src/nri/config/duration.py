@@ -60,15 +60,15 @@ def format_duration(seconds: float) -> str:
     if nanos < 1_000_000_000:
         for unit, size in (("ms", 1_000_000), ("µs", 1_000), ("ns", 1)):
             if nanos >= size:
-                return f"{sign}{_trim(nanos, size)}{unit}"
+                return f"{sign}{_short_decimal(nanos, size)}{unit}"
         return "0s"
     minutes, seconds_nanos = divmod(nanos, 60_000_000_000)
     hours, minutes = divmod(minutes, 60)
     head = f"{hours}h{minutes}m" if hours else f"{minutes}m" if minutes else ""
-    return f"{sign}{head}{_trim(seconds_nanos, 1_000_000_000)}s"
+    return f"{sign}{head}{_short_decimal(seconds_nanos, 1_000_000_000)}s"
 
 
-def _trim(value: int, size: int) -> str:
+def _short_decimal(value: int, size: int) -> str:
     """value/size as a decimal without trailing zeros, by integer arithmetic."""
     quotient, remainder = divmod(value, size)
     digits = str(remainder).rjust(len(str(size)) - 1, "0").rstrip("0")

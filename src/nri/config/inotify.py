@@ -14,10 +14,10 @@ import threading
 from typing import Any
 
 #: Interval of checks without an event: some file systems do not report changes that another machine makes.
-IDLE_LOOK_S = 60.0
-#: Number of checks after an event, `look_s` apart. The event comes with the first byte of a change, and a file that is
-#: being replaced is missing for a moment.
-LOOKS_PER_EVENT = 3
+IDLE_CHECK_INTERVAL_S = 60.0
+#: Number of checks after an event, `interval_s` apart. The event comes with the first byte of a change, and a file
+#: that is being replaced is missing for a moment.
+CHECKS_PER_EVENT = 3
 
 _MODIFY, _ATTRIB, _MOVED, _CREATE, _DELETE, _SELF = 0x2, 0x4, 0xC0, 0x100, 0x200, 0xC00
 _ONLY_FOLDERS = 0x1000000
@@ -28,34 +28,34 @@ _MAX_LINKS = 40
 class FileChanges:
     """Wait until files may have changed. `wait` is for one thread, `wake` and `end` for any thread.
 
-    Without a free inotify descriptor, `wait` returns every `look_s` seconds.
+    Without a free inotify descriptor, `wait` returns every `interval_s` seconds.
 
     Args:
         paths: the files, which need not exist.
-        look_s: the interval of checks, in seconds.
+        interval_s: the interval of checks, in seconds.
     """
 
-    def __init__(self, *paths: str | os.PathLike[str], look_s: float = 1.0) -> None:
+    def __init__(self, *paths: str | os.PathLike[str], interval_s: float = 1.0) -> None:
         self._paths = [os.path.abspath(path) for path in paths]
-        self._look_s = look_s
-        self._looks = 0
-        self._over = threading.Event()
+        self._interval_s = interval_s
+        self._checks_due = 0
+        self._stopped = threading.Event()
         self._woken, self._wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._inotify = _inotify() if paths else -1
         self._watch()
 
     def wait(self) -> bool:
         """Sleep until it is time to check the files. Returns False after `end`."""
-        if not self._looks and (self._inotify >= 0 or not self._paths):
-            if not _readable(IDLE_LOOK_S, self._woken, self._inotify):
+        if not self._checks_due and (self._inotify >= 0 or not self._paths):
+            if not _readable(IDLE_CHECK_INTERVAL_S, self._woken, self._inotify):
                 self._watch()  # there is no event for a folder that was moved together with its parent
                 return True
-            self._looks = LOOKS_PER_EVENT
+            self._checks_due = CHECKS_PER_EVENT
             _drain(self._woken)
             if _drain(self._inotify):
                 self._watch()
-        self._looks = max(0, self._looks - 1)
-        return not self._over.wait(self._look_s)
+        self._checks_due = max(0, self._checks_due - 1)
+        return not self._stopped.wait(self._interval_s)
 
     def wake(self) -> None:
         """Make `wait` return several times, as after an event."""
@@ -66,7 +66,7 @@ class FileChanges:
 
     def end(self) -> None:
         """Make `wait` return False at once."""
-        self._over.set()
+        self._stopped.set()
         self.wake()
 
     def close(self) -> None:

@@ -27,9 +27,9 @@ def read_json_lines(path: str | Path, problem_of: Callable[[Any], str]) -> Itera
     """
     try:
         raw = read_regular(path, MAX_FILE_BYTES)
-        text = (_unpacked(raw, str(path)) if raw.startswith(_XZ_MAGIC) else raw).decode()
+        text = (_unpacked_content(raw, str(path)) if raw.startswith(_XZ_MAGIC) else raw).decode()
     except OSError as error:
-        raise ConfigError(str(path), "", error.strerror or "cannot be read", "name a file of recorded cases") from error
+        raise ConfigError(str(path), "", error.strerror or "cannot be read", "specify a file of cases") from error
     except (lzma.LZMAError, UnicodeDecodeError) as error:
         raise ConfigError(str(path), "", f"neither JSON lines nor xz: {error}") from error
     for number, line in enumerate(text.split("\n"), 1):
@@ -37,7 +37,7 @@ def read_json_lines(path: str | Path, problem_of: Callable[[Any], str]) -> Itera
             yield _case(line, f"{path}:{number}", problem_of)
 
 
-def _unpacked(raw: bytes, path: str) -> bytes:
+def _unpacked_content(raw: bytes, path: str) -> bytes:
     """The content of an xz file, limited in size, because a file of a few bytes could fill memory."""
     pieces: list[bytes] = []
     remaining_bytes = MAX_UNPACKED_BYTES

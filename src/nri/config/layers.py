@@ -28,7 +28,7 @@ class Layer(NamedTuple):
     place: Callable[[Path], str]
 
 
-class Merged(NamedTuple, Generic[T]):
+class MergedLayers(NamedTuple, Generic[T]):
     """The instance, and the location of every value that is not a default, by key in the format of `path_text`."""
 
     value: T
@@ -58,14 +58,14 @@ def read(cls: type[T], sources: Sequence[Source]) -> T:
     return instance
 
 
-def merge(cls: type[T], layers: Sequence[Layer | ConfigError]) -> Merged[T]:
+def merge(cls: type[T], layers: Sequence[Layer | ConfigError]) -> MergedLayers[T]:
     """An instance of `cls` from all layers. The error of a layer that could not be read is reported with the others.
 
     Raises ConfigError for the first problem, with all other problems in `others`.
     """
     places: dict[Path, str] = {}
     instance: T = _merge(cls, layers, places)
-    return Merged(instance, {path_text(path): place for path, place in places.items()})
+    return MergedLayers(instance, {path_text(path): place for path, place in places.items()})
 
 
 def _merge(cls: type, layers: Sequence[Layer | ConfigError], places: dict[Path, str] | None) -> Any:
@@ -74,13 +74,13 @@ def _merge(cls: type, layers: Sequence[Layer | ConfigError], places: dict[Path, 
     merged = typed.Partial(cls, {})
     read_layers: list[Layer] = []
     for source_layer in layers:
-        layer = source_layer if isinstance(source_layer, ConfigError) else _unwrapped(cls, source_layer)
+        layer = source_layer if isinstance(source_layer, ConfigError) else _unwrapped_layer(cls, source_layer)
         if isinstance(layer, ConfigError):
             errors.append(layer)
             continue
         problems: list[Problem] = []
         partial = typed.check(cls, layer.tree, (), problems)
-        errors += _located(layer.place, problems)
+        errors += _located_errors(layer.place, problems)
         read_layers.append(layer)
         if not problems:
             merged.update(partial)
@@ -90,13 +90,13 @@ def _merge(cls: type, layers: Sequence[Layer | ConfigError], places: dict[Path, 
     if not errors:
         missing: list[Problem] = []
         instance = typed.build(merged, (), missing)
-        errors = [_error(_place(problem.path, read_layers), problem) for problem in missing]
+        errors = [_error(_key_place(problem.path, read_layers), problem) for problem in missing]
     if errors:
         raise combined_error(errors)
     return instance
 
 
-def _place(path: Path, layers: Sequence[Layer]) -> str:
+def _key_place(path: Path, layers: Sequence[Layer]) -> str:
     """The location of a key, in the last of the layers that have the longest part of its path."""
     depth, last = max(((_depth(layer.tree, path), n) for n, layer in enumerate(layers)), default=(0, None))
     return "configuration" if last is None else layers[last].place(path[:depth])
@@ -112,7 +112,7 @@ def _depth(tree: Any, path: Path) -> int:
     return len(path)
 
 
-def _unwrapped(cls: type, layer: Layer) -> Layer | ConfigError:
+def _unwrapped_layer(cls: type, layer: Layer) -> Layer | ConfigError:
     """Return the layer below `spec`, if the tree is a Kubernetes resource and `cls` has a `resource_kind`."""
     kind, tree = getattr(cls, "resource_kind", ""), layer.tree
     if not kind or not isinstance(tree, dict) or "kind" not in tree:
@@ -124,50 +124,50 @@ def _unwrapped(cls: type, layer: Layer) -> Layer | ConfigError:
 
 def _remember(places: dict[Path, str], partial: typed.Partial, layer: Layer) -> None:
     """Store the locations of a layer's values; they replace the locations of overridden values."""
-    for path in _leaves(partial):
+    for path in _value_paths(partial):
         for earlier in [earlier for earlier in places if earlier[: len(path)] == path]:
             del places[earlier]
-        places |= {inner: layer.place(inner) for inner in _below(_at(layer.tree, path), path)}
+        places |= {inner: layer.place(inner) for inner in _paths_below(_value_at(layer.tree, path), path)}
 
 
-def _leaves(partial: typed.Partial, path: Path = ()) -> Iterator[Path]:
+def _value_paths(partial: typed.Partial, path: Path = ()) -> Iterator[Path]:
     """The paths of all values. A list or mapping that is replaced entirely has one path."""
     for name, value in partial.values.items():
         if isinstance(value, typed.Partial):
-            yield from _leaves(value, (*path, name))
+            yield from _value_paths(value, (*path, name))
         else:
             yield (*path, name)
 
 
-def _at(tree: Any, path: Path) -> Any:
+def _value_at(tree: Any, path: Path) -> Any:
     for part in path:
         tree = tree[part]
     return tree
 
 
-def _below(value: Any, path: Path) -> Iterator[Path]:
+def _paths_below(value: Any, path: Path) -> Iterator[Path]:
     """The path of a value, and the paths of all values in it."""
     yield path
     pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in pairs:
-        yield from _below(inner, (*path, key))
+        yield from _paths_below(inner, (*path, key))
 
 
 def located_errors(source: Source, problems: Sequence[Problem]) -> list[ConfigError]:
     """The first problems as errors in the order of lines, with source and, if known, line. Others are only counted."""
     lines = syntax.Lines(source)
     ordered = sorted(problems, key=lambda problem: lines.near(problem.path) or 0)
-    return _located(lambda path: location(source, lines.near(path)), ordered)
+    return _located_errors(lambda path: location(source, lines.near(path)), ordered)
 
 
 def value_error(cls: type, source: Source, error: WrongValue) -> ConfigError:
     """The error for a value in a source of `cls` that conflicts with a value outside of the source."""
-    layer = _unwrapped(cls, parse_layer(source))
+    layer = _unwrapped_layer(cls, parse_layer(source))
     where = source.name if isinstance(layer, ConfigError) else layer.place(error.path)
     return _error(where, Problem(error.path, error.reason, error.suggestion))
 
 
-def _located(place: Callable[[Path], str], problems: Sequence[Problem]) -> list[ConfigError]:
+def _located_errors(place: Callable[[Path], str], problems: Sequence[Problem]) -> list[ConfigError]:
     errors = [_error(place(problem.path), problem) for problem in problems[:MAX_PROBLEMS]]
     if len(problems) > MAX_PROBLEMS:
         errors.append(ConfigError(place(()), "", f"{len(problems) - MAX_PROBLEMS} more problems like these"))

@@ -81,17 +81,17 @@ def _walk(value: Any, path: tuple[str | int, ...], annotation: Any = None) -> It
         for number, inner in enumerate(value):
             yield from _walk(inner, (*path, number))
     else:
-        yield path_text(path), _plain(value, annotation)
+        yield path_text(path), _plain_value(value, annotation)
 
 
-def _plain(value: Any, annotation: Any) -> Any:
+def _plain_value(value: Any, annotation: Any) -> Any:
     """A value in the syntax of files."""
     if _is_duration(annotation):
         return format_duration(value)
     if isinstance(value, (tuple, list, set, frozenset)):
-        return [_plain(one, None) for one in value]
+        return [_plain_value(one, None) for one in value]
     if isinstance(value, Mapping):
-        return {str(_plain(name, None)): _plain(one, None) for name, one in value.items()}
+        return {str(_plain_value(name, None)): _plain_value(one, None) for name, one in value.items()}
     if isinstance(value, enum.Enum):
         return value.value
     return value if isinstance(value, (str, bool, int, float)) else str(value)
@@ -113,7 +113,7 @@ def _keys(cls: type, prefix: str, instance: Any, above: tuple[type, ...]) -> Ite
                 yield key if suffix or not meaning else key._replace(meaning=f"{meaning.rstrip('.')}: {key.meaning}")
         else:
             needed = default is MISSING and type(None) not in get_args(annotation)
-            yield Key(f"{prefix}{name}", _kind(annotation), _written(default, annotation), meaning, needed)
+            yield Key(f"{prefix}{name}", _kind(annotation), _default_text(default, annotation), meaning, needed)
 
 
 def _inner_class(annotation: Any) -> tuple[str, type | None]:
@@ -137,7 +137,7 @@ def _kind(annotation: Any) -> str:
     annotation = getattr(annotation, "__supertype__", annotation)
     origin, args = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        return _annotated(args[0], args[1:])
+        return _annotation_text(args[0], args[1:])
     if is_union(annotation):
         return " or ".join(dict.fromkeys(_kind(member) for member in args if member is not type(None)))
     if origin is Literal:
@@ -157,7 +157,7 @@ def _plural(annotation: Any) -> str:
     return re.sub(r"^(string|boolean|integer|number|map|list|path|duration)\b", r"\1s", _kind(annotation))
 
 
-def _annotated(annotation: Any, markers: tuple[Any, ...]) -> str:
+def _annotation_text(annotation: Any, markers: tuple[Any, ...]) -> str:
     for marker in markers:
         if marker == DURATION:
             return "duration"
@@ -172,11 +172,11 @@ def _one_of(choices: Iterable[Any]) -> str:
     return f"one of {', '.join(str(choice) for choice in choices if choice != '')}"
 
 
-def _written(value: Any, annotation: Any) -> str:
+def _default_text(value: Any, annotation: Any) -> str:
     """A default in the syntax that YAML, TOML and JSON share. Returns "" without a default."""
     if value is MISSING or value is None:
         return ""
-    plain = _plain(value, annotation)
+    plain = _plain_value(value, annotation)
     return "" if plain in ("", [], {}) else json.dumps(plain, ensure_ascii=False)
 
 

@@ -24,7 +24,7 @@ class Source:
     """A text of configuration with its name for errors.
 
     `format` "auto" takes text that starts with ``{`` for JSON and all else for YAML. "go-yaml" is YAML as Kubernetes
-    reads it, "lenient-go-yaml" the same with keys that are given twice, of which the last one counts.
+    reads it, "lenient-go-yaml" the same with keys that are given twice, of which the last one is used.
     """
 
     __slots__ = ("format", "name", "text")

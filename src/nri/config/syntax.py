@@ -67,7 +67,7 @@ def parse_json(data: str | bytes, **hooks: Callable[[Any], Any]) -> Any:
 
 def without_half_characters(text: str) -> str:
     """Return JSON in which escapes of a surrogate without its other half are U+FFFD, as in Go."""
-    return _ESCAPE.sub(_paired, text) if _MAY_BE_ODD.search(text) else text
+    return _ESCAPE.sub(_replaced_surrogate, text) if _MAY_BE_ODD.search(text) else text
 
 
 def _load_json(text: str, hooks: Mapping[str, Callable[[Any], Any]]) -> Any:
@@ -101,7 +101,7 @@ _ESCAPE = re.compile(
 )
 
 
-def _paired(escape: re.Match[str]) -> str:
+def _replaced_surrogate(escape: re.Match[str]) -> str:
     """An escape of JSON, with U+FFFD in place of a single surrogate."""
     return "\\ufffd" if len(escape[0]) == len("\\ud800") else escape[0]
 
@@ -134,17 +134,17 @@ class Lines:
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._read = False
-        self._found: YamlLines | _TomlLines | None = None
+        self._is_parsed = False
+        self._lines: YamlLines | _TomlLines | None = None
 
     def find(self, path: Path) -> int | None:
         """The line of the key at `path`, counted from 1. Returns None if the key is not found."""
         try:
-            if not self._read:
-                self._read = True
+            if not self._is_parsed:
+                self._is_parsed = True
                 kind = _TomlLines if format_of(self._source) == "toml" else YamlLines
-                self._found = kind(self._source.text)
-            return None if self._found is None else self._found.find(path)
+                self._lines = kind(self._source.text)
+            return None if self._lines is None else self._lines.find(path)
         except Exception:  # noqa: BLE001  (a failure must not hide the error that the line number is for)
             return None
 
@@ -172,7 +172,7 @@ def deep_line(text: str) -> int | None:
     return None
 
 
-def _indigestible(source: Source, form: str, error: Exception) -> ConfigError:
+def _parser_limit_error(source: Source, form: str, error: Exception) -> ConfigError:
     """The error for input that a parser cannot parse: too deep, or a number with too many digits."""
     if isinstance(error, TooDeep):
         return ConfigError(location(source, deep_line(source.text)), "", str(error))
@@ -181,7 +181,7 @@ def _indigestible(source: Source, form: str, error: Exception) -> ConfigError:
     return ConfigError(location(source, line), "", f"not valid {form}: {first_line(error)}")
 
 
-def _twice(source: Source, key: str) -> ConfigError:
+def _duplicate_key_error(source: Source, key: str) -> ConfigError:
     """The error for a duplicate key in JSON. The line is found by parsing it as YAML, with tabs replaced."""
     error = ConfigError(source.name, key, "duplicate key", "remove one of the two")
     try:
@@ -199,7 +199,7 @@ def _parse_json(source: Source) -> Any:
         table: dict[str, Any] = {}
         for key, value in pairs:
             if key in table:
-                raise _twice(source, key)
+                raise _duplicate_key_error(source, key)
             table[key] = value
         return table
 
@@ -217,7 +217,7 @@ def _parse_json(source: Source) -> Any:
         reason = f"not valid JSON: {uncapital(error.msg)} in column {error.colno}"
         raise ConfigError(location(source, error.lineno), "", reason, hint) from None
     except ValueError as error:
-        raise _indigestible(source, "JSON", error) from None
+        raise _parser_limit_error(source, "JSON", error) from None
 
 
 #: Pieces of TOML: a multi-line string, a string on one line, a comment, a part of a bare key, or another character.
@@ -255,9 +255,9 @@ def _parse_toml(source: Source) -> Any:
         line = int(where[2]) if where and where[2] else source.text.rstrip("\n").count("\n") + 1
         raise ConfigError(location(source, line), "", f"not valid TOML: {uncapital(message)}") from None
     except RecursionError:
-        raise _indigestible(source, "TOML", TooDeep()) from None
+        raise _parser_limit_error(source, "TOML", TooDeep()) from None
     except ValueError as error:
-        raise _indigestible(source, "TOML", error) from None
+        raise _parser_limit_error(source, "TOML", error) from None
 
 
 _PARSERS: dict[Format, Callable[[Source], Any]] = {
@@ -273,18 +273,20 @@ class _TomlLines:
     """The lines of keys in TOML, found by scanning the text again, because tomllib does not keep positions."""
 
     def __init__(self, text: str) -> None:
-        self._first: dict[tuple[str, ...], int] = {}
-        self._last: dict[tuple[str, ...], int] = {}
+        self._first_lines: dict[tuple[str, ...], int] = {}
+        self._last_lines: dict[tuple[str, ...], int] = {}
         for number, key_path in _toml_keys(text):
-            self._first.setdefault(key_path, number)
-            self._last[key_path] = number
+            self._first_lines.setdefault(key_path, number)
+            self._last_lines[key_path] = number
 
     def find(self, path: Path) -> int | None:
         """Return the line of a key, or of the key of the inline table or list around it."""
         key_path = tuple(str(part) for part in path if isinstance(part, str))
-        if key_path in self._first:
-            return self._first[key_path]
-        above = [self._last[key_path[:end]] for end in range(1, len(key_path)) if key_path[:end] in self._last]
+        if key_path in self._first_lines:
+            return self._first_lines[key_path]
+        above = [
+            self._last_lines[key_path[:end]] for end in range(1, len(key_path)) if key_path[:end] in self._last_lines
+        ]
         return max(above, default=None)
 
 

@@ -38,7 +38,7 @@ _WORDS: dict[Any, str] = {
     dt.datetime: "a date and time", dt.date: "a date", dt.time: "a time of day",
     bytes: "base64 text", pathlib.Path: "a string",
 }  # fmt: skip
-_WORDS |= dict.fromkeys(LISTS, "a list") | dict.fromkeys(DICTS, "a mapping of keys")
+_WORDS |= dict.fromkeys(LISTS, "a list") | dict.fromkeys(DICTS, "a mapping of keys to values")
 #: Parsers of types that are strings in formats without such a type.
 _FROM_TEXT: dict[Any, Any] = {
     bytes: functools.partial(binascii.a2b_base64, strict_mode=True),
@@ -107,7 +107,7 @@ def check(cls: type, tree: object, path: Path, problems: list[Problem]) -> Parti
     annotations, before = fields_of(cls), len(problems)
     partial = Partial(cls, {})
     if not isinstance(tree, dict):
-        problems.append(Problem(path, f"expected a mapping of keys, not {shorten(tree)}"))
+        problems.append(Problem(path, f"expected a mapping of keys to values, not {shorten(tree)}"))
         partial.accepted = False
         return partial
     folded = {name.casefold(): name for name in annotations} if getattr(cls, "_any_case", False) else {}
@@ -219,9 +219,9 @@ def _value(annotation: Any, value: Any, path: Path, problems: list[Problem]) -> 
     annotation = getattr(annotation, "__supertype__", annotation)  # NewType
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is typing.Annotated:
-        return _annotated(args[0], args[1:], value, path, problems)
+        return _annotated_value(args[0], args[1:], value, path, problems)
     if is_union(annotation):
-        return _union(args, value, path, problems)
+        return _union_value(args, value, path, problems)
     if origin is typing.Literal:
         return _choice({scalar_text(arg): arg for arg in args}, value, path, problems)
     if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
@@ -229,7 +229,7 @@ def _value(annotation: Any, value: Any, path: Path, problems: list[Problem]) -> 
     if is_plain(annotation):
         return build(check(annotation, value, path, problems), path, problems)
     if origin is tuple and args[-1] is not Ellipsis and isinstance(value, list):
-        return _fixed(args, value, path, problems)
+        return _fixed_list(args, value, path, problems)
     if origin in LISTS and isinstance(value, list):
         return LISTS[origin]([_value(args[0], item, (*path, place), problems) for place, item in enumerate(value)])
     if origin in DICTS and isinstance(value, dict):
@@ -256,7 +256,7 @@ def _leaf(annotation: Any, value: Any, path: Path, problems: list[Problem]) -> A
         try:
             return float(value)
         except OverflowError:
-            problems.append(Problem(path, "holds a number that is too large"))
+            problems.append(Problem(path, "contains a number that is too large"))
             return None
     kind = type(None) if annotation is None else annotation
     if type(value) is kind or (kind in DICTS and isinstance(value, dict)):
@@ -281,7 +281,7 @@ def _mismatch(kind: Any, value: Any, path: Path) -> Problem:
     return Problem(path, f"expected {_WORDS.get(kind, 'a string')}, not {shorten(value)}", suggestion)
 
 
-def _annotated(
+def _annotated_value(
     kind: Any, markers: collections.abc.Sequence[Any], value: Any, path: Path, problems: list[Problem]
 ) -> Any:
     """A duration, an allowed string, a number within bounds, or a value with unknown markers."""
@@ -298,7 +298,7 @@ def _annotated(
     return checked
 
 
-def _fixed(
+def _fixed_list(
     kinds: collections.abc.Sequence[Any], value: list[Any], path: Path, problems: list[Problem]
 ) -> tuple[Any, ...] | None:
     """Check a list with a fixed number of values, each with its own type."""
@@ -317,7 +317,7 @@ def _duration(value: object, path: Path, problems: list[Problem]) -> float | Non
         try:
             return float(value)
         except OverflowError:
-            problems.append(Problem(path, "holds a number that is too large"))
+            problems.append(Problem(path, "contains a number that is too large"))
             return None
     try:
         return parse_duration(value if isinstance(value, str) else scalar_text(value))
@@ -327,7 +327,7 @@ def _duration(value: object, path: Path, problems: list[Problem]) -> float | Non
         return None
 
 
-def _union(alternatives: tuple[Any, ...], value: object, path: Path, problems: list[Problem]) -> Any:
+def _union_value(alternatives: tuple[Any, ...], value: object, path: Path, problems: list[Problem]) -> Any:
     """The first alternative that accepts the value. If only one alternative fits, its problems are reported."""
     if value is None and type(None) in alternatives:
         return None

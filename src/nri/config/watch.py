@@ -38,15 +38,15 @@ class Watch:
     change. Creating or removing a file is a change, too.
     """
 
-    __slots__ = ("_paths", "_seen")
+    __slots__ = ("_fingerprints", "_paths")
 
     def __init__(self, *paths: str | os.PathLike[str]) -> None:
         self._paths = [os.fspath(path) for path in paths]
-        self._seen = [fingerprint(path) for path in self._paths]
+        self._fingerprints = [fingerprint(path) for path in self._paths]
 
     def changed(self) -> bool:
         """Whether any file has changed since the last call, or since the construction."""
         now = [fingerprint(path) for path in self._paths]
-        differs = now != self._seen
-        self._seen = now
+        differs = now != self._fingerprints
+        self._fingerprints = now
         return differs

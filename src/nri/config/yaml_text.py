@@ -49,9 +49,9 @@ def _read(source: Source, most_values: int, finish: Callable[[Any, Any], Any]) -
         node = loader.get_single_node()
         if node is None:
             return None
-        if source.format != "lenient-go-yaml" and (repeated := next(_repeated(source, node, (), set()), None)):
+        if source.format != "lenient-go-yaml" and (repeated := next(_duplicate_keys(source, node, (), set()), None)):
             raise repeated
-        _weigh(source, node, {}, most_values)
+        _count_values(source, node, {}, most_values)
         _refuse_tags(source, node, _patterns(go), set())
         return finish(loader, node)
     except yaml.MarkedYAMLError as error:
@@ -59,7 +59,7 @@ def _read(source: Source, most_values: int, finish: Callable[[Any, Any], Any]) -
         problem = str(error.problem or error.context).replace(
             "but found another document", "there is a second document"
         )
-        hint = "indent with blanks, not tabs" if "\\t" in problem else ""
+        hint = "indent with spaces, not tabs" if "\\t" in problem else ""
         raise ConfigError(location(source, line), "", f"not valid YAML: {problem}", hint) from None
     except (yaml.YAMLError, ValueError) as error:
         raise ConfigError(source.name, "", f"not valid YAML: {first_line(error)}") from None
@@ -131,10 +131,10 @@ def repeated_keys(source: Source) -> list[ConfigError]:
     import yaml
 
     node = yaml.compose(source.text, Loader=_yaml_loader())
-    return [] if node is None else [*_repeated(source, node, (), set())]
+    return [] if node is None else [*_duplicate_keys(source, node, (), set())]
 
 
-def _repeated(source: Source, node: Any, path: Path, visited: set[int]) -> Iterator[ConfigError]:
+def _duplicate_keys(source: Source, node: Any, path: Path, visited: set[int]) -> Iterator[ConfigError]:
     """Yield an error for each key that is given twice: PyYAML lets the last one win, which no author expects."""
     if id(node) in visited or node.id == "scalar":
         return
@@ -148,7 +148,7 @@ def _repeated(source: Source, node: Any, path: Path, visited: set[int]) -> Itera
                 yield ConfigError(where, path_text((*path, key.value)), "duplicate key", "remove one of the two")
             keys.add(key.value)
         part = position if key is None else key.value if key.id == "scalar" else "?"
-        yield from _repeated(source, value, (*path, part), visited)
+        yield from _duplicate_keys(source, value, (*path, part), visited)
 
 
 def _refuse_tags(source: Source, node: Any, patterns: Mapping[str, re.Pattern[str]], visited: set[int]) -> None:
@@ -169,7 +169,7 @@ def _refuse_tags(source: Source, node: Any, patterns: Mapping[str, re.Pattern[st
             _refuse_tags(source, child, patterns, visited)
 
 
-def _weigh(source: Source, node: Any, weighed: dict[int, tuple[int, int]], max_values: int) -> tuple[int, int]:
+def _count_values(source: Source, node: Any, weighed: dict[int, tuple[int, int]], max_values: int) -> tuple[int, int]:
     """Count the values of a node, and their levels, aliases each time: few lines can expand to billions.
 
     `weighed` has both numbers of finished nodes, and zeros for nodes in progress, which contain themselves.
@@ -183,7 +183,7 @@ def _weigh(source: Source, node: Any, weighed: dict[int, tuple[int, int]], max_v
         return weighed[id(node)]
     weighed[id(node)] = 0, 0
     children = node.value if node.id == "sequence" else [part for pair in node.value for part in pair]
-    weights = [(1, 0), *(_weigh(source, child, weighed, max_values) for child in children)]
+    weights = [(1, 0), *(_count_values(source, child, weighed, max_values) for child in children)]
     values, depth = sum(weight for weight, _ in weights), 1 + max(weight for _, weight in weights)
     if values > max_values:
         raise ConfigError(

@@ -141,14 +141,14 @@ INSIDE, PROCESS, CGROUP, SPEC = "inside", "process", "cgroup", "OCI spec"
 CASES: dict[str, Case] = {
     "env": Case("add_env", INSIDE, lambda _: A().add_env("ADDED", "yes"), lambda v: _env(v, "ADDED"), "yes"),
     "env-replace": Case(
-        "add_env that replaces one of the pod",
+        "add_env that replaces a variable of the pod",
         INSIDE,
         lambda _: A().add_env("OF_POD", "new"),
         lambda v: _env(v, "OF_POD"),
         "new",
     ),
     "env-remove": Case(
-        "remove_env of one of the pod",
+        "remove_env of a variable of the pod",
         INSIDE,
         lambda _: A().remove_env("OF_POD"),
         lambda v: _env(v, "OF_POD"),

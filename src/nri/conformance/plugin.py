@@ -108,7 +108,7 @@ def candidate(words: Sequence[str], config: str | None, timeout_s: float) -> Can
             raise ConfigError(str(" ".join(words)), "", f"the arguments do not contain the runtime's socket: {step}")
         if not (os.path.isfile(program) and os.access(program, os.X_OK)):
             path = shutil.which(program)
-            step = f"write the program's path, {path}" if path else "name an executable file"
+            step = f"write the program's path, {path}" if path else "specify an executable file"
             raise ConfigError(str(program), "", f"not an executable program: {step}")
     return Candidate(tuple(words), read_file(config) if config else None, timeout_s)
 

@@ -56,7 +56,7 @@ class Section:
     rows: list[Row] = field(default_factory=list)
 
     def shown(self) -> list[Row]:
-        """The rows for people: the reason after an outcome's first words is moved to the notes."""
+        """The rows of the text report: the reason after an outcome's first words is moved to the notes."""
         parted = [(row, *row.outcome.partition(": ")[::2]) for row in self.rows]
         return [
             row._replace(outcome=outcome, note="; ".join(filter(None, (reason, row.note))))

@@ -217,7 +217,7 @@ class ProbeContainer:
     pid: int = 0
     config: Any = None
 
-    def look(self) -> ProbeContainer:
+    def examine(self) -> ProbeContainer:
         """Read pid and spec from the runtime, and wait until the container's program has started."""
         request = pb.ContainerStatusRequest(container_id=self.id, verbose=True)
         info = dict(self.cri.call("ContainerStatus", request, _CALL_TIMEOUT_S).info)
@@ -450,7 +450,7 @@ class Probe:
         identity = self._cri.call("CreateContainer", request, _CALL_TIMEOUT_S).container_id
         if start:
             self._cri.call("StartContainer", pb.StartContainerRequest(container_id=identity), _CALL_TIMEOUT_S)
-        return ProbeContainer(self._cri, self._hierarchies, identity, self._work_folder).look()
+        return ProbeContainer(self._cri, self._hierarchies, identity, self._work_folder).examine()
 
     def _update(self, container: str) -> None:
         self._cri.call("UpdateContainerResources", _more_memory(container), _CALL_TIMEOUT_S)
@@ -546,7 +546,7 @@ class Probe:
         (self._work_folder / "hello").write_text("hello")
         plain = _ReferenceContainer(
             self._cri, self._hierarchies, self._create(pod, "plain").id, self._work_folder
-        ).look()
+        ).examine()
         unable = {
             "cdi": "" if self._has_devices else "not measured: give --cdi-dir",
             "cgroups-path": "not measured: systemd creates the cgroups" if self._driver is Driver.SYSTEMD else "",
@@ -618,7 +618,7 @@ class Probe:
         value, *_, text = SETTERS[setter]
         container = self._create(self._main)
         update = getattr(Update(container.id), setter)(value)
-        return self._effect(container, setter, text, partial(self._request_update, update))
+        return self._cgroup_effect(container, setter, text, partial(self._request_update, update))
 
     def _update_returned(self, event: str) -> str:
         """The effect of an update that the plugin returns for an event."""
@@ -632,14 +632,14 @@ class Probe:
             "StopContainer": container.remove,
         }
         with self._with_answer(event, _constant([wish])):
-            return self._effect(changed, "set_memory_limit", text, acts[event])
+            return self._cgroup_effect(changed, "set_memory_limit", text, acts[event])
 
     def _request_update(self, update: Any) -> None:
         failed = self._plugin.runtime.update(update).result(_CALL_TIMEOUT_S)
         if failed:
             raise NriError("reported as failed")
 
-    def _effect(self, container: ProbeContainer, setter: str, text: str, act: Callable[[], object]) -> str:
+    def _cgroup_effect(self, container: ProbeContainer, setter: str, text: str, act: Callable[[], object]) -> str:
         """The effect of an action on a value of a container's cgroup."""
         _, controller, v1_file, v2_file, _ = SETTERS[setter]
         try:

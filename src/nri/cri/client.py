@@ -106,7 +106,7 @@ class CriClient:
         self.path = (path or find_socket(option)).removeprefix("unix://")
         self.timeout_s = timeout_s
         self._hint = _hint(option)
-        _knock(self.path, self._hint)
+        _try_connection(self.path, self._hint)
         self._grpc = grpc
         options = [*grpc_options(), ("grpc.max_receive_message_length", 16 << 20)]
         self._channel = grpc.insecure_channel(f"unix://{os.path.abspath(self.path)}", options=options)
@@ -164,10 +164,10 @@ class CriClient:
 
 def _hint(option: str) -> str:
     """The next step if no runtime is found."""
-    return f"Name the runtime's CRI socket with {option}, or start one: nri engine serve"
+    return f"Specify the runtime's CRI socket with {option}, or start one: nri engine serve"
 
 
-def _knock(path: str, hint: str) -> None:
+def _try_connection(path: str, hint: str) -> None:
     """Connect once, because the kernel reports why a connection fails, and gRPC does not."""
     with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(CALL_TIMEOUT_S)

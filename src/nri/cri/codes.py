@@ -1,6 +1,6 @@
 """Map errors to gRPC's status codes, for servers of the CRI. Requires the extra `cri`.
 
-The first matching row counts. Servers put rows for their own errors before these rows. Other errors are Unknown, as in
+The first matching row is used. Servers put rows for their own errors before these rows. Other errors are Unknown, as in
 containerd and CRI-O: the kubelet shows the message of such an error without the code.
 """
 

@@ -49,23 +49,23 @@ class Reference(NamedTuple):
 def parse_reference(text: str) -> Reference:
     """Parse an image's name and complete it. Raises ValueError if the name is invalid."""
     if len(text) > _MAX_LENGTH:
-        raise _invalid(text, f"the name exceeds {_MAX_LENGTH} characters")
+        raise _invalid_name(text, f"the name exceeds {_MAX_LENGTH} characters")
     before_digest, separator, digest = text.partition("@")
     if separator and not DIGEST.fullmatch(digest):
-        raise _invalid(text, f"{digest!r} is not a digest (sha256: and 64 hexadecimal digits)")
+        raise _invalid_name(text, f"{digest!r} is not a digest (sha256: and 64 hexadecimal digits)")
     head, _, last = before_digest.rpartition("/")
     last, colon, tag = last.partition(":")
     if colon and not _TAG.fullmatch(tag):
-        raise _invalid(text, f"{tag!r} is not a tag (letters, digits, '_', '.' and '-', at most 128)")
+        raise _invalid_name(text, f"{tag!r} is not a tag (letters, digits, '_', '.' and '-', at most 128)")
     domain, path = _split(f"{head}/{last}" if head else last)
     if not _DOMAIN.fullmatch(domain):
-        raise _invalid(text, f"{domain!r} is not a registry's name")
+        raise _invalid_name(text, f"{domain!r} is not a registry's name")
     if not _PATH.fullmatch(path):
-        raise _invalid(
+        raise _invalid_name(
             text, f"{path!r} is not a repository (lowercase letters, digits, and '.', '_', '-' between them)"
         )
     if len(f"{domain}/{path}") > _MAX_REPOSITORY_LENGTH:
-        raise _invalid(text, f"registry and path exceed {_MAX_REPOSITORY_LENGTH} characters")
+        raise _invalid_name(text, f"registry and path exceed {_MAX_REPOSITORY_LENGTH} characters")
     return Reference(domain, path, tag or ("" if digest else "latest"), digest)
 
 
@@ -84,5 +84,5 @@ def _split(name: str) -> tuple[str, str]:
     return domain, f"library/{path}" if domain == HUB and "/" not in path else path
 
 
-def _invalid(text: str, reason: str) -> ValueError:
+def _invalid_name(text: str, reason: str) -> ValueError:
     return ValueError(f"{cut(text)!r} is not an image name: {reason}")

@@ -93,7 +93,7 @@ def read_log(
         follow: called when all lines were read; it returns True to wait for more lines, False to stop.
     """
     joiner = Joiner()
-    with _Tracked(path) as file:
+    with _LogFile(path) as file:
         if tail is not None:
             file.seek_tail(tail)
         while True:
@@ -110,7 +110,7 @@ def read_log(
         yield from joiner.take_unfinished()
 
 
-class _Tracked:
+class _LogFile:
     """A log file that may be renamed or truncated while it is read."""
 
     def __init__(self, path: str) -> None:
@@ -133,9 +133,9 @@ class _Tracked:
                 self._partial.clear()
             self._partial += start
             if len(self._partial) > MAX_LINE_BYTES:
-                yield self._piece()
+                yield self._line_piece()
 
-    def _piece(self) -> bytes:
+    def _line_piece(self) -> bytes:
         """Take the start of a line that is too long. The remainder gets the same prefix, so that it can be parsed."""
         piece = bytes(self._partial)
         head = b"".join(b"%b " % part for part in piece.split(b" ", 3)[:3])

@@ -54,7 +54,7 @@ class Daemon:
         reporters = [*reporters, self._spans] if self._spans else reporters
         self.engine = Engine(config, observer=observer, reporters=reporters)
         self._on_change = on_change
-        self.reloader = Reloader(self.engine, load, self._adopt)
+        self.reloader = Reloader(self.engine, load, self._apply_config)
         try:
             domains = [_DomainServers(engine, None, self._spans) for engine in self.engine.domains.values()]
             self._servers = [_DomainServers(self.engine, self.reloader, self._spans), *domains]
@@ -80,7 +80,7 @@ class Daemon:
         for complaint in self.engine.complaints:
             _log.warning("%s", complaint)
 
-    def _adopt(self, config: EngineConfig) -> None:
+    def _apply_config(self, config: EngineConfig) -> None:
         for servers in self._servers:
             servers.streaming.configure(_limits(config.streaming))
         self._on_change(config)

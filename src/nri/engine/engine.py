@@ -111,15 +111,15 @@ class Engine:
     def start(self) -> None:
         """Restore the pods and containers of an earlier engine, and accept plugins. Raises NriError if that fails."""
         try:
-            for engine in self._all():
+            for engine in self._all_engines():
                 engine._replay.restore()
             self.nri.start()
-            for engine in self._all():
+            for engine in self._all_engines():
                 engine._replay.resume()
         except BaseException:
             self.stop()
             raise
-        for engine in self._all():
+        for engine in self._all_engines():
             self.complaints += [*engine.images.complaints, *engine._replay.complaints]
         self._returning = threading.Thread(target=self._await_plugins, name="nri-engine-return")
         self._returning.start()
@@ -129,7 +129,7 @@ class Engine:
         try:
             self.nri.await_return()
         finally:  # otherwise ends of containers would never be reported
-            for engine in self._all():
+            for engine in self._all_engines():
                 engine._exit_handler.open()
 
     def configure(self, config: EngineConfig) -> None:
@@ -139,9 +139,9 @@ class Engine:
         """
         files = [
             engine.machinery.read_files(config if engine is self else config.of_domain(engine.name))
-            for engine in self._all()
+            for engine in self._all_engines()
         ]
-        for engine, settings_files in zip(self._all(), files, strict=True):
+        for engine, settings_files in zip(self._all_engines(), files, strict=True):
             engine.machinery.configure(settings_files)
             engine.config = settings_files.config  # last, because Status asks for the features of its runtimes
 
@@ -150,16 +150,16 @@ class Engine:
         if self._stopped:
             return
         self._stopped = True
-        for engine in self._all():
+        for engine in self._all_engines():
             engine._exit_handler.close()
             engine.events.close()
         self.nri.stop()
         if self._returning is not None:
             self._returning.join()
-        for engine in self._all():
+        for engine in self._all_engines():
             engine._locks.close()
 
-    def _all(self) -> list[Engine]:
+    def _all_engines(self) -> list[Engine]:
         """Return this engine and the engines of the further domains."""
         return [self, *self.domains.values()]
 

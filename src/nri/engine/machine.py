@@ -63,12 +63,12 @@ def find_devices(path: str) -> list[Device]:
         status = os.stat(path)
         if not stat.S_ISDIR(status.st_mode):
             return [_device(path, status)] if stat.S_IFMT(status.st_mode) in _KINDS else []
-        return sorted(_below(path), key=lambda device: device.path)
+        return sorted(_devices_below(path), key=lambda device: device.path)
     except OSError:
         return []  # the file was removed, or this user may not read the folder
 
 
-def _below(path: str) -> Iterator[Device]:
+def _devices_below(path: str) -> Iterator[Device]:
     top = os.path.realpath(path)
     for number, entry in enumerate(walk(top)):
         if number >= _MAX_FILES:

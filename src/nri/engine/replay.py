@@ -56,11 +56,11 @@ class Replay:
         self.complaints += loaded.complaints
         lost_pods, lost_containers = dict(loaded.lost_pods), dict(loaded.lost_containers)
         for pod in sorted(loaded.pods.values(), key=lambda record: record.created_at_ns):
-            if complaint := self._unusable(pod, lambda pod=pod: self._pod(pod)):  # type: ignore[misc]
+            if complaint := self._try_restore(pod, lambda pod=pod: self._pod(pod)):  # type: ignore[misc]
                 lost_pods[pod.id] = complaint
         pods = {*loaded.pods, *lost_pods}
         for container in sorted(loaded.containers.values(), key=lambda record: record.created_at_ns):
-            if complaint := self._unusable(container, lambda row=container: self._container(row, pods)):  # type: ignore[misc]
+            if complaint := self._try_restore(container, lambda row=container: self._container(row, pods)):  # type: ignore[misc]
                 lost_containers[container.id] = complaint
         for identity, complaint in lost_containers.items():
             self._container(lost_container(identity, complaint, self._machinery, self._cgroups), pods)
@@ -70,7 +70,7 @@ class Replay:
         self._keep_substitutes({*lost_pods, *lost_containers})
         self.complaints += sweep(self._machinery, self._processes, {*pods, *loaded.containers, *lost_containers})
 
-    def _unusable(self, record: PodRecord | ContainerRecord, work: Callable[[], object]) -> str:
+    def _try_restore(self, record: PodRecord | ContainerRecord, work: Callable[[], object]) -> str:
         """Restore a record by calling `work`, and return "". If that fails, set it aside and return the complaint."""
         try:
             work()
@@ -133,7 +133,7 @@ class Replay:
         if record.state is ContainerState.CREATING or record.pod_id not in pods:
             self._take_back_container(entry)
             return
-        if record.state is ContainerState.STARTING and not self._waits(record):
+        if record.state is ContainerState.STARTING and not self._waits_for_start(record):
             record.state, record.started_at_ns = ContainerState.RUNNING, record.started_at_ns or time.time_ns()
         elif record.state is ContainerState.STARTING:
             record.state = ContainerState.CREATED
@@ -158,7 +158,7 @@ class Replay:
                 f"{bundle / 'config.json'} cannot be used: {describe(error)}; {entry} can only be stopped and removed"
             )
 
-    def _waits(self, record: ContainerRecord) -> bool:
+    def _waits_for_start(self, record: ContainerRecord) -> bool:
         """Return whether a container is still waiting for its start, although an earlier engine was starting it."""
         try:
             return self._machinery.runtime(record.runtime_handler).state(record.id).status == "created"
@@ -218,16 +218,16 @@ def _processes(processes: Processes, machinery: Machinery, known_ids: Collection
     for handler in machinery.config.runtimes:
         if places.runtime(handler).exists():
             handlers.update(dict.fromkeys(machinery.runtime(handler).containers(), handler))
-    for name in _strays(handlers, known_ids):
+    for name in _stray_names(handlers, known_ids):
         yield _Stray("the process", name, partial(processes.end_stray, name, handlers[name]))
 
 
 def _folders(machinery: Machinery, known_ids: Collection[str]) -> Iterator[_Stray]:
     """Find bundles and root file systems of unknown ids."""
     bundles, images = machinery.places.bundles, machinery.images
-    for name in _strays((path.name for path in bundles.iterdir()), known_ids):
+    for name in _stray_names((path.name for path in bundles.iterdir()), known_ids):
         yield _Stray("the bundle", name, partial(remove_bundle, bundles / name))
-    for name in _strays((path.name for path in images.snapshots.root.iterdir()), known_ids):
+    for name in _stray_names((path.name for path in images.snapshots.root.iterdir()), known_ids):
         yield _Stray("the root file system", name, partial(_remove_root, images, name))
 
 
@@ -240,18 +240,18 @@ def _remove_root(images: ImageStore, name: str) -> None:
 def _pods(machinery: Machinery, known_ids: Collection[str]) -> Iterator[_Stray]:
     """Find networks, namespaces, files and cgroups of unknown pods."""
     places = machinery.places
-    for name in _strays(machinery.cni.attached(), known_ids):
+    for name in _stray_names(machinery.cni.attached(), known_ids):
         yield _Stray("the network", name, partial(machinery.cni.delete, name))
     pods = {*machinery.network_namespaces.names(), *(path.name for path in places.pods.iterdir())}
     cgroups = Cgroups(v2=machinery.machine.cgroup_v2)
-    for name in _strays(pods, known_ids):
+    for name in _stray_names(pods, known_ids):
         yield _Stray("the namespaces", name, partial(machinery.namespaces.remove, name, places.pod(name)))
         yield _Stray("the folder", name, PodFiles(places.pod(name), pb.PodSandboxConfig(), "").remove)
         if not machinery.systemd_cgroup:
             yield _Stray("the cgroup", name, partial(cgroups.remove, machinery.pod_cgroup(name)))
 
 
-def _strays(names: Iterable[str], known_ids: Collection[str]) -> list[str]:
+def _stray_names(names: Iterable[str], known_ids: Collection[str]) -> list[str]:
     """Return the names that belong to unknown ids. A mounted image is named by its container's id and a number."""
     return sorted(name for name in names if name.partition("-image")[0] not in known_ids)
 

@@ -69,14 +69,14 @@ class CoreScheduler:
             self._prctl(_CREATE, pid, scope)
             return Result(_target(pid), _NAME, "new", Outcome.APPLIED, after=self.cookie(pid))
         except OSError as error:
-            return _failed(pid, "new", error)
+            return _failed_result(pid, "new", error)
 
     def share(self, source: int, pids: Iterable[int], scope: Scope = Scope.PROCESS) -> list[Result]:
         """Give processes the cookie of the process `source`. Returns a result for each, without exceptions."""
         try:
             cookie = self.cookie(source)
         except OSError as error:
-            return [_failed(pid, f"the cookie of process {source}", error) for pid in pids]
+            return [_failed_result(pid, f"the cookie of process {source}", error) for pid in pids]
         return self._pass_on(source, cookie, list(pids), scope)
 
     def clear(self, pids: Iterable[int], scope: Scope = Scope.PROCESS) -> list[Result]:
@@ -94,23 +94,23 @@ class CoreScheduler:
                 if (current := self._prctl(_GET, 0, Scope.THREAD)) != cookie:
                     raise OSError(errno.EAGAIN, f"the cookie of process {source} has changed to {current}")
             except OSError as error:
-                results.extend(_failed(pid, cookie, error) for pid in pids)
+                results.extend(_failed_result(pid, cookie, error) for pid in pids)
             else:
-                results.extend(self._give(pid, cookie, scope) for pid in pids)
+                results.extend(self._give_cookie(pid, cookie, scope) for pid in pids)
 
         try:
             run_on_new_thread(work, "nri-core-sched")
         except OSError as error:  # no thread can be started
-            return [_failed(pid, cookie, error) for pid in pids]
+            return [_failed_result(pid, cookie, error) for pid in pids]
         return results
 
-    def _give(self, pid: int, cookie: int, scope: Scope) -> Result:
+    def _give_cookie(self, pid: int, cookie: int, scope: Scope) -> Result:
         try:
             before = self.cookie(pid)
             self._prctl(_SHARE_TO, pid, scope)
             after = self.cookie(pid)
         except OSError as error:
-            return _failed(pid, cookie, error)
+            return _failed_result(pid, cookie, error)
         if after != cookie:
             return Result(
                 _target(pid), _NAME, cookie, Outcome.CLAMPED, f"the process's cookie is {after}", before, after
@@ -123,7 +123,7 @@ def _target(pid: int) -> str:
     return f"process {pid}"
 
 
-def _failed(pid: int, cookie: object, error: OSError) -> Result:
+def _failed_result(pid: int, cookie: object, error: OSError) -> Result:
     if error.errno in (errno.EINVAL, errno.ENODEV):
         return Result(_target(pid), _NAME, cookie, Outcome.UNSUPPORTED, _reason(error))
     return Result(_target(pid), _NAME, cookie, *explain(error))

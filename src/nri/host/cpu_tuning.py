@@ -55,7 +55,7 @@ def tune(root: Root, cpu: int, setting: Setting) -> list[Result]:
         results.append(write_value(root, target, f"{base}/energy_performance_preference", setting.preference, same))
     results += _range(root, target, base, ("scaling_min_freq", "scaling_max_freq"), setting.min_khz, setting.max_khz)
     if setting.disabled is not None:
-        results += _idle(root, target, f"{_CPUS}/cpu{cpu}/cpuidle", setting.disabled)
+        results += _set_idle_states(root, target, f"{_CPUS}/cpu{cpu}/cpuidle", setting.disabled)
     return results
 
 
@@ -78,7 +78,7 @@ def _range(
             yield Result(target, path.rpartition("/")[2], khz, Outcome.UNSUPPORTED, reason)
 
 
-def _idle(root: Root, target: str, folder: str, disabled: frozenset[str]) -> Iterable[Result]:
+def _set_idle_states(root: Root, target: str, folder: str, disabled: frozenset[str]) -> Iterable[Result]:
     """Disable idle states with these names, and enable all other idle states."""
     states = {name: path for path in root.folders(folder) if (name := root.find(f"{folder}/{path}/name"))}
     files = {name.strip(): f"{folder}/{path}/disable" for name, path in states.items()}

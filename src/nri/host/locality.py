@@ -31,7 +31,7 @@ class Locality(NamedTuple):
 
 def folder_of_device(root: Root, block: bool, major: int, minor: int) -> str | None:
     """The folder of a device in /sys by its number, relative to the root, or None."""
-    return _resolved(root, f"sys/dev/{'block' if block else 'char'}/{major}:{minor}")
+    return _resolved_path(root, f"sys/dev/{'block' if block else 'char'}/{major}:{minor}")
 
 
 def folder_of_path(root: Root, path: str) -> str | None:
@@ -55,11 +55,11 @@ def localities_of(root: Root, folder: str) -> dict[str, Locality]:
     visited: set[str] = set()
     queue = [folder.lstrip("/")]
     while queue and len(visited) < _MAX_PARTS:
-        device = _resolved(root, queue.pop(0)) or ""
+        device = _resolved_path(root, queue.pop(0)) or ""
         if device in visited or not device.startswith(f"{_DEVICES}/"):
             continue
         visited.add(device)
-        where = _upwards(root, device)
+        where = _nearest_location(root, device)
         if where is not None:
             localities.setdefault(*where)
         queue += [posixpath.join(device, "slaves", name) for name in root.names(f"{device}/slaves")]
@@ -69,7 +69,7 @@ def localities_of(root: Root, folder: str) -> dict[str, Locality]:
     return localities
 
 
-def _upwards(root: Root, device: str) -> tuple[str, Locality] | None:
+def _nearest_location(root: Root, device: str) -> tuple[str, Locality] | None:
     """The nearest folder with a location, at or above the device's folder, and the location."""
     nodes = where = ""
     for _ in range(_MAX_LEVELS):
@@ -90,7 +90,7 @@ def _text(root: Root, folder: str, name: str) -> str:
     return (root.find(f"{folder}/{name}") or "").strip()
 
 
-def _resolved(root: Root, path: str) -> str | None:
+def _resolved_path(root: Root, path: str) -> str | None:
     """Resolve the links of a path below the root. Returns None if the path does not exist."""
     parts = path.strip("/").split("/")
     resolved: list[str] = []

@@ -63,7 +63,7 @@ def open_event(kind: int, config: int, cgroup: int, processor: int) -> int:
     """
     number = _SYSCALL_NUMBERS.get(platform.machine())
     if number is None:
-        raise OSError(errno.ENOSYS, f"perf_event_open is not known on {platform.machine()}")
+        raise OSError(errno.ENOSYS, f"perf_event_open is not available on {platform.machine()}")
     attributes = ctypes.create_string_buffer(_ATTRIBUTES.pack(kind, _ATTRIBUTES.size, config), _ATTRIBUTES.size)
     words = (max(cgroup, 0), processor, -1, _CLOSE_ON_EXEC | (_CGROUP if cgroup >= 0 else 0))
     libc = ctypes.CDLL(None, use_errno=True)

@@ -101,7 +101,7 @@ class Resctrl:
         return [
             (group, name)
             for group in ("", *self.groups())
-            for name in self._root.folders(f"{self._at(group)}/{_MONITORS}")
+            for name in self._root.folders(f"{self._group_folder(group)}/{_MONITORS}")
         ]
 
     def create_monitor(self, name: str, group: str = "") -> Result:
@@ -115,14 +115,14 @@ class Resctrl:
     def add_to_monitor(self, name: str, process: int, group: str = "") -> Result:
         """Add a process, and its future children, to a monitoring group."""
         try:
-            self._root.write(f"{self._at(group, name)}/tasks", str(process))
+            self._root.write(f"{self._group_folder(group, name)}/tasks", str(process))
         except (OSError, ValueError) as error:
-            return Result(name, "tasks", process, *self._explained(group, error))
+            return Result(name, "tasks", process, *self._explained_error(group, error))
         return Result(name, "tasks", process, Outcome.APPLIED)
 
     def schemata(self, group: str = "") -> Schemata:
         """The shares of a group. Raises FileNotFoundError if it does not exist, ValueError if it is invalid."""
-        return parse_schemata(self._root.read(f"{self._at(group)}/schemata"))
+        return parse_schemata(self._root.read(f"{self._group_folder(group)}/schemata"))
 
     def set_schemata(self, group: str, schemata: Mapping[str, Mapping[int, int]]) -> list[Result]:
         """Set shares of a group. Returns a result for each resource. Other domains are unchanged."""
@@ -130,7 +130,7 @@ class Resctrl:
 
     def tasks(self, group: str = "") -> list[int]:
         """The threads of a group, ascending. Raises FileNotFoundError if the group does not exist."""
-        return sorted({int(word) for word in self._root.read(f"{self._at(group)}/tasks").split()})
+        return sorted({int(word) for word in self._root.read(f"{self._group_folder(group)}/tasks").split()})
 
     def add_tasks(self, group: str, threads: Iterable[int]) -> list[Result]:
         """Add threads to a group one by one. The result for a thread that has ended is GONE."""
@@ -145,9 +145,9 @@ class Resctrl:
         if present:
             return Result(group, "tasks", thread, Outcome.UNCHANGED)
         try:
-            self._root.write(f"{self._at(group)}/tasks", str(thread))
+            self._root.write(f"{self._group_folder(group)}/tasks", str(thread))
         except (OSError, ValueError) as error:
-            return Result(group, "tasks", thread, *self._explained(group, error))
+            return Result(group, "tasks", thread, *self._explained_error(group, error))
         return Result(group, "tasks", thread, Outcome.APPLIED)
 
     def _set_line(self, group: str, resource: str, shares: Mapping[int, int]) -> Result:
@@ -155,13 +155,13 @@ class Resctrl:
         try:
             before = self.schemata(group).get(resource)
             if before is None:
-                return Result(group, name, shares, Outcome.UNSUPPORTED, f"the processor has no {resource} to share")
+                return Result(group, name, shares, Outcome.UNSUPPORTED, f"the processor cannot partition {resource}")
             if all(before.get(domain) == share for domain, share in shares.items()):
                 return Result(group, name, shares, Outcome.UNCHANGED, "", before, before)
-            self._root.write(f"{self._at(group)}/schemata", format_line(resource, shares))
+            self._root.write(f"{self._group_folder(group)}/schemata", format_line(resource, shares))
             after = self.schemata(group).get(resource, {})
         except (OSError, ValueError) as error:
-            return Result(group, name, shares, *self._explained(group, error))
+            return Result(group, name, shares, *self._explained_error(group, error))
         if all(after.get(domain) == share for domain, share in shares.items()):
             return Result(group, name, shares, Outcome.APPLIED, "", before, after)
         reason = f"the value reads back as {format_line(resource, after).strip()}"
@@ -172,14 +172,14 @@ class Resctrl:
         if not target:
             return Result(target, knob, state, Outcome.REFUSED, "the default group always exists")
         try:
-            call(self._at(group, monitor))
+            call(self._group_folder(group, monitor))
         except (OSError, ValueError) as error:
             if isinstance(error, OSError) and error.errno == fine and self._root.exists(self._path):
                 return Result(target, knob, state, Outcome.UNCHANGED)
-            return Result(target, knob, state, *self._explained(group, error))
+            return Result(target, knob, state, *self._explained_error(group, error))
         return Result(target, knob, state, Outcome.APPLIED)
 
-    def _explained(self, group: str, error: OSError | ValueError) -> tuple[Outcome, str]:
+    def _explained_error(self, group: str, error: OSError | ValueError) -> tuple[Outcome, str]:
         if not isinstance(error, OSError):
             return Outcome.REFUSED, str(error)
         if not self._root.exists(f"{self._path}/schemata"):
@@ -188,7 +188,7 @@ class Resctrl:
         if error.errno == errno.ENOSPC:
             return outcome, "the processor has no more groups"
         if error.errno in GONE_ERRORS:
-            return Outcome.GONE, words if self._root.exists(self._at(group)) else "the group does not exist"
+            return Outcome.GONE, words if self._root.exists(self._group_folder(group)) else "the group does not exist"
         status = (self._root.find(f"{self._path}/info/last_cmd_status") or "").strip()
         return outcome, f"{words}: {status}" if status not in ("", "ok") else words
 
@@ -204,7 +204,7 @@ class Resctrl:
             return "the processor, or the hypervisor, shares neither cache nor memory bandwidth"
         return f"resctrl is not mounted at {self._path}; the processor has {', '.join(abilities)}"
 
-    def _at(self, group: str, monitor: str = "") -> str:
+    def _group_folder(self, group: str, monitor: str = "") -> str:
         for name in (group, monitor):
             if "/" in name or "\0" in name or name in {".", "..", *_RESERVED_NAMES}:
                 raise ValueError(f"{name!r} cannot be the name of a group")

@@ -244,7 +244,7 @@ def _walk(top: int, path: str, flags: int, max_links: int) -> int:
             if name in ("", "."):
                 continue
             if name == "..":
-                _leave(folders, 1)
+                _leave_folders(folders, 1)
                 continue
             target = _link(name, folders[-1])
             if target is not None:
@@ -252,7 +252,7 @@ def _walk(top: int, path: str, flags: int, max_links: int) -> int:
                 if links > max_links:
                     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
                 if target.startswith("/"):
-                    _leave(folders, len(folders))
+                    _leave_folders(folders, len(folders))
                 names.extendleft(reversed(target.split("/")))
             elif any(remaining not in ("", ".") for remaining in names):
                 folders.append(os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=folders[-1]))
@@ -275,7 +275,7 @@ def _open_last(name: str, flags: int, folder: int) -> int:
     return descriptor
 
 
-def _leave(folders: list[int], count: int) -> None:
+def _leave_folders(folders: list[int], count: int) -> None:
     """Leave `count` folders, but never the first one."""
     for _ in range(min(count, len(folders) - 1)):
         os.close(folders.pop())

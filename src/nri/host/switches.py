@@ -81,14 +81,14 @@ def _write(root: Root, name: str, value: int, before: int) -> Result:
     try:
         root.write(KERNEL_SETTINGS[name].path, str(value))
     except OSError as error:
-        return Result(_MACHINE, name, value, *_explained(name, error), before)
+        return Result(_MACHINE, name, value, *_explained_error(name, error), before)
     after = read_switch(root, name)
     if after == value:
         return Result(_MACHINE, name, value, Outcome.APPLIED, "", before, after)
     return Result(_MACHINE, name, value, Outcome.CLAMPED, f"the value reads back as {after}", before, after)
 
 
-def _explained(name: str, error: OSError) -> tuple[Outcome, str]:
+def _explained_error(name: str, error: OSError) -> tuple[Outcome, str]:
     if error.errno in GONE_ERRORS:
         return Outcome.UNSUPPORTED, _missing(name)
     return explain(error)

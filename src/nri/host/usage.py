@@ -180,7 +180,7 @@ class ProcessorFiles:
         self._v1 = row is not None and row.version == 1
         self._descriptors: list[int] = []
         #: The content of the first file, and the reading that it belongs to.
-        self._before: tuple[bytes, Processor | None] = b"", None
+        self._cached_processor: tuple[bytes, Processor | None] = b"", None
         try:
             for controller, file in _FILES_V1 if self._v1 else _FILES_V2:
                 folder = hierarchies.folder(controller, cgroup)
@@ -199,14 +199,14 @@ class ProcessorFiles:
         """
         try:
             first = os.pread(self._descriptors[0], 4096, 0)
-            if resting and first == self._before[0]:
-                return self._before[1]
+            if resting and first == self._cached_processor[0]:
+                return self._cached_processor[1]
             reading = self._reading(
                 [first.split(), *(os.pread(descriptor, 4096, 0).split() for descriptor in self._descriptors[1:])]
             )
         except (OSError, ValueError, IndexError, KeyError):
             return None
-        self._before = first, reading
+        self._cached_processor = first, reading
         return reading
 
     def _reading(self, texts: list[list[bytes]]) -> Processor:

@@ -116,7 +116,7 @@ class NodeParts:
         if status == 404 and pod:
             return None
         if status != 200 or not isinstance(answer, dict):
-            raise NriError(f"{self._agent_path} is not the socket of an agent (status {status})")
+            raise NriError(f"{self._agent_path} is not an agent's socket (status {status})")
         return answer
 
     def _placement(self, _: str) -> dict[str, Any] | None:

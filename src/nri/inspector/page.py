@@ -66,11 +66,11 @@ def headers() -> dict[str, str]:
 
 def snapshot(source: Source) -> bytes:
     """Return the page with the data of a source as a single file, within limits for events, containers and bytes."""
-    events, has_all_events = _encoded(_by_key(source.rows(MAX_EVENTS, MAX_CONTAINERS)), source.snapshot_bytes)
+    events, has_all_events = _encoded_rows(_by_key(source.rows(MAX_EVENTS, MAX_CONTAINERS)), source.snapshot_bytes)
     listed = source.containers()
     shown = listed["containers"][:MAX_CONTAINERS]
     explained = ((row["id"], source.container(row["id"])) for row in shown)
-    chains, has_all_chains = _encoded(explained, source.snapshot_bytes)
+    chains, has_all_chains = _encoded_rows(explained, source.snapshot_bytes)
     overview = source.overview()
     if not has_all_events:
         overview["problems"] = [*overview.get("problems", ()), f"only the newest {len(events)} events are in this file"]
@@ -113,7 +113,7 @@ def _by_key(rows: Iterable[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any
             yield row["key"], row
 
 
-def _encoded(rows: Iterable[tuple[str, Any]], max_bytes: int) -> tuple[list[tuple[str, str]], bool]:
+def _encoded_rows(rows: Iterable[tuple[str, Any]], max_bytes: int) -> tuple[list[tuple[str, str]], bool]:
     """Rows as JSON up to a number of bytes, and whether all rows are included."""
     encoded: list[tuple[str, str]] = []
     for name, row in rows:

@@ -154,7 +154,7 @@ class Running:
         self._live, self._ask, self._title = live, ask, title
         self._views = views or {}
         self._series = TimeSeries(_INTERVAL_MS, _INTERVALS)
-        self._charted = 0
+        self._chart_position = 0
         self._lock = threading.Lock()
 
     def overview(self) -> dict[str, Any]:
@@ -167,8 +167,8 @@ class Running:
         notes = [row for row in rows if "steps" not in row][-_MAX_NOTES:]
         last = rows[-1]["n"] if rows else 0
         with self._lock:
-            for row in self._live.rows(self._charted):
-                self._charted = row["n"]
+            for row in self._live.rows(self._chart_position):
+                self._chart_position = row["n"]
                 _chart(self._series, row.get("steps", ()), row["time_ms"])
             series = self._series.to_json(time() * 1e3)
         more = {"notes": notes, "last_n": last, "views": list(self._views), "series": series, "choices": _CHOICES}
@@ -289,7 +289,7 @@ class Recording:
         self._durations = DurationRoom(self._trace.size_bytes)
         self._total = CallStats(self._durations)
         self._notes: list[dict[str, Any]] = []
-        self._about: dict[str, str] = {}
+        self._metadata: dict[str, str] = {}
         self._changes = Changes(self._trace.size_bytes)
         self._first, self._last, self._records = 1 << 64, 0, 0
         for _, header in self._trace.headers():
@@ -326,8 +326,8 @@ class Recording:
 
     def _add_note(self, note: Note) -> None:
         if note.kind == "opened":
-            for key, text in islice(note.about.items(), max(0, _MAX_ABOUT - len(self._about))):
-                self._about[plain(key, 128)] = plain(text, _MAX_TEXT_CHARACTERS)
+            for key, text in islice(note.about.items(), max(0, _MAX_ABOUT - len(self._metadata))):
+                self._metadata[plain(key, 128)] = plain(text, _MAX_TEXT_CHARACTERS)
         elif len(self._notes) < _MAX_NOTES and note.kind in ("plugin", "lost"):
             text = f"{note.lost} steps are missing" if note.lost else note.about.get("reason", "")
             fields = {
@@ -365,7 +365,7 @@ class Recording:
             states = {note["plugin"]: note["state"] for note in self._notes}
             for row in plugins:
                 row["state"] = states.get(row["plugin"], "")
-            notes, about = list(self._notes), dict(self._about)
+            notes, about = list(self._notes), dict(self._metadata)
             series = self._series.to_json(last / 1e6)
         return {
             "mode": "recording",
@@ -408,7 +408,7 @@ class Recording:
                     return {"rows": rows, "next": following, "more": True, "looked_at": looked_at}
                 event = events.pop()
                 looked_at += 1
-                row = _row(event)
+                row = _event_row(event)
                 if event.began_ns <= until_ns and chosen.matches(row):
                     rows.append(row)
                     steps += len(row["steps"])
@@ -463,7 +463,7 @@ class Recording:
                 if number >= max_rows:
                     return
                 event = events.pop()  # with its parsed messages, which take memory
-                yield _full_row(event) if number < max_full else _row(event)
+                yield _full_row(event) if number < max_full else _event_row(event)
                 number += 1
 
     def _find(self, since: int, serial: int, until: int) -> Event | None:
@@ -557,7 +557,7 @@ def _interval_ms(span_ms: float) -> float:
     )
 
 
-def _row(event: Event) -> dict[str, Any]:
+def _event_row(event: Event) -> dict[str, Any]:
     """An event in the form of the admin socket."""
     pod, container = event.pod, event.container
     names = dict(EMPTY)
@@ -584,7 +584,7 @@ def _row(event: Event) -> dict[str, Any]:
 
 def _full_row(event: Event) -> dict[str, Any]:
     """An event with its messages, within the limits."""
-    row, messages = _row(event), MessageJson(event)
+    row, messages = _event_row(event), MessageJson(event)
     row["request"] = messages.table(event.name, event.request, reply=False)
     for step_row, step in zip(row["steps"], event.steps, strict=False):
         step_row["reply"] = messages.table(step.event, step.reply or b"", reply=True)

@@ -48,14 +48,16 @@ class Web:
         html = page()
         handlers: dict[str, Callable[[Mapping[str, str]], Answer]] = {
             "/": lambda _: (200, "text/html; charset=utf-8", html),
-            "/api/overview": lambda _: _answer(source.overview),
-            "/api/events": lambda parameters: _answer(
+            "/api/overview": lambda _: _source_answer(source.overview),
+            "/api/events": lambda parameters: _source_answer(
                 lambda: source.events(parameters.get("from", "")[:64], Filter.of(parameters), _max_events(parameters))
             ),
-            "/api/event": lambda parameters: _answer(lambda: source.event(parameters.get("key", "")[:64])),
-            "/api/containers": lambda _: _answer(source.containers),
-            "/api/container": lambda parameters: _answer(lambda: source.container(parameters.get("id", "")[:256])),
-            "/api/view": lambda parameters: _answer(
+            "/api/event": lambda parameters: _source_answer(lambda: source.event(parameters.get("key", "")[:64])),
+            "/api/containers": lambda _: _source_answer(source.containers),
+            "/api/container": lambda parameters: _source_answer(
+                lambda: source.container(parameters.get("id", "")[:256])
+            ),
+            "/api/view": lambda parameters: _source_answer(
                 lambda: source.view(parameters.get("name", "")[:64], parameters.get("of", "")[:256])
             ),
         }
@@ -110,7 +112,7 @@ def _max_events(parameters: Mapping[str, str]) -> int:
     return int(text[:6]) if text.isascii() and text.isdecimal() else 200
 
 
-def _answer(ask: Callable[[], dict[str, Any] | None]) -> Answer:
+def _source_answer(ask: Callable[[], dict[str, Any] | None]) -> Answer:
     """The answer of a source; null if the source does not know the event or container, which is not an error."""
     try:
         value = ask()

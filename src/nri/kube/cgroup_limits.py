@@ -22,12 +22,12 @@ _SHARES_PER_CPU: Final = 1024
 def amount(resources: Mapping[str, Fraction], name: str) -> int:
     """Return the amount of a resource, rounded up as in Kubernetes. Returns -1 if the resource is absent."""
     quantity = resources.get(name)
-    return UNLIMITED if quantity is None else _bounded(ceil(quantity))
+    return UNLIMITED if quantity is None else _bounded_number(ceil(quantity))
 
 
 def milli(resources: Mapping[str, Fraction], name: str) -> int:
     """Return thousandths of a resource, rounded up. Returns 0 if the resource is absent."""
-    return _bounded(ceil(resources.get(name, Fraction(0)) * 1000))
+    return _bounded_number(ceil(resources.get(name, Fraction(0)) * 1000))
 
 
 def shares(milli_cpu: int) -> int:
@@ -39,8 +39,8 @@ def quota_us(milli_cpu: int) -> int:
     """Return the CPU quota for a limit, at least the kernel's minimum. Without a limit it is -1."""
     if milli_cpu <= 0:
         return UNLIMITED
-    return _bounded(max(milli_cpu * CPU_PERIOD_US // 1000, MIN_QUOTA_US))
+    return _bounded_number(max(milli_cpu * CPU_PERIOD_US // 1000, MIN_QUOTA_US))
 
 
-def _bounded(number: int) -> int:
+def _bounded_number(number: int) -> int:
     return min(max(number, -MOST - 1), MOST)

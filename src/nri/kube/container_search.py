@@ -40,7 +40,7 @@ class NamedContainer(NamedTuple):
 def find(word: str, containers: Iterable[NamedContainer]) -> list[NamedContainer]:
     """Return the containers that match a word. If only one of several matches runs, return only this container.
 
-    Of the instances of a restarted container only the newest counts.
+    Of the instances of a restarted container only the newest is used.
 
     Args:
         word: an id or its beginning, NAME, POD/NAME, NAMESPACE/POD/NAME, or POD; "" does not match.

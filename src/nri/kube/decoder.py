@@ -139,14 +139,14 @@ class TooCostly(ValueError):
     """An object takes too much memory for the length of its JSON."""
 
 
-class Decoded(NamedTuple):
+class DecodedObject(NamedTuple):
     """An object, and its size in memory in bytes."""
 
     value: dict[str, Any]
     size: int
 
 
-def make_decoder(shape: Any) -> Callable[[bytes], Decoded]:
+def make_decoder(shape: Any) -> Callable[[bytes], DecodedObject]:
     """Return a function that decodes the fields of a shape: `Pod`, `ResourceClaim` or `Document`.
 
     The function raises TooCostly if the object needs too much memory, and ValueError if the JSON is invalid. Raises
@@ -154,13 +154,13 @@ def make_decoder(shape: Any) -> Callable[[bytes], Decoded]:
     """
     decode, factor = _tolerant_decoder(shape), _MAX_FACTORS[shape]
 
-    def read(data: bytes) -> Decoded:
+    def read(data: bytes) -> DecodedObject:
         value = decode(data)
         limit = factor * len(data) + _ALLOWANCE_BYTES
-        size = _footprint(value, limit)
+        size = _memory_size(value, limit)
         if size > limit:
             raise TooCostly(f"{len(data)} bytes of short texts, which take more than {limit} bytes of memory")
-        return Decoded(value, size)
+        return DecodedObject(value, size)
 
     return read
 
@@ -208,7 +208,7 @@ def _msgspec() -> Any:
         ) from None
 
 
-def _footprint(tree: Any, limit: int) -> int:
+def _memory_size(tree: Any, limit: int) -> int:
     """Return the size in memory of a tree of plain values. Counting stops above `limit`."""
     total, waiting = 0, [tree]
     while waiting and total <= limit:

@@ -31,7 +31,7 @@ def objects(
     Args:
         source: the file.
         wrap: replaces the tree of each document.
-        lenient: whether the last value of a duplicate key counts, as in kubectl. Otherwise it is an error.
+        lenient: whether the last value of a duplicate key is used, as in kubectl. Otherwise it is an error.
 
     Raises:
         ConfigError: the file cannot be read.
@@ -105,9 +105,9 @@ class Document:
         self._paths: dict[int, Path] | None = None
 
     def repeated_keys(self) -> list[str]:
-        """Return a line for each duplicate key. As in kubectl, the last value counts."""
+        """Return a line for each duplicate key. As in kubectl, the last value is used."""
         repeated = repeated_keys(self._source) if self._source.format == "lenient-go-yaml" else []
-        return [f"{error.source}: {error.key}: {error.reason}: the last value counts" for error in repeated]
+        return [f"{error.source}: {error.key}: {error.reason}: the last value is used" for error in repeated]
 
     def _path(self, tree: Any) -> Path | None:
         """The path from the root to a mapping or list, or None if it is not in the document."""
@@ -140,7 +140,7 @@ class Document:
         if value is None:
             return {}
         if not isinstance(value, dict):
-            raise self.error("expected a mapping of keys", f"{where}{key}", tree, key)
+            raise self.error("expected a mapping of keys to values", f"{where}{key}", tree, key)
         return value
 
     def tables(self, tree: Any, key: str, where: str = "") -> list[dict[str, Any]]:

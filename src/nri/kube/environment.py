@@ -32,7 +32,7 @@ _REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))")
 _MAX_STRING_BYTES = (128 << 10) - 1
 
 
-class Missing:
+class UnknownVariable:
     """A variable with an unknown value.
 
     Attributes:
@@ -57,7 +57,7 @@ class Environment:
     """
 
     values: dict[str, str] = field(default_factory=dict)
-    missing: dict[str, Missing] = field(default_factory=dict)
+    missing: dict[str, UnknownVariable] = field(default_factory=dict)
 
 
 class EnvironmentReader:
@@ -101,14 +101,14 @@ class EnvironmentReader:
                 values[name] = ""
         return environment
 
-    def _value(self, table: dict[str, Any], container: dict[str, Any]) -> str | Missing:
+    def _value(self, table: dict[str, Any], container: dict[str, Any]) -> str | UnknownVariable:
         """Return the value of a `valueFrom`, or why it is unknown."""
         document = self._document
         for key in _CLUSTER_SOURCES:
             if table.get(key) is not None:
                 source = document.table(table, key, "env.valueFrom.")
                 source.items()
-                return Missing(key, table, document.flag(source, "optional", f"env.valueFrom.{key}."))
+                return UnknownVariable(key, table, document.flag(source, "optional", f"env.valueFrom.{key}."))
         if table.get("resourceFieldRef") is not None:
             return self._resource(table, container)
         reference = document.table(table, "fieldRef", "env.valueFrom.")
@@ -119,9 +119,9 @@ class EnvironmentReader:
         if path not in _FIELDS:
             raise document.error(f'unknown field "{path}"', "env.valueFrom.fieldRef.fieldPath", reference or table)
         value = self._fields.get(path)
-        return Missing(path, table) if value is None else value
+        return UnknownVariable(path, table) if value is None else value
 
-    def _resource(self, table: dict[str, Any], container: dict[str, Any]) -> str | Missing:
+    def _resource(self, table: dict[str, Any], container: dict[str, Any]) -> str | UnknownVariable:
         """Return a request or limit of a container in units of a divisor, rounded up, or why it is unknown."""
         document, where = self._document, "env.valueFrom.resourceFieldRef."
         reference = document.table(table, "resourceFieldRef", "env.valueFrom.")
@@ -139,7 +139,7 @@ class EnvironmentReader:
             amounts = {**amounts, **container_amounts(container, "requests")}
         amount = amounts.get(match[2])
         if not amount and match[1] == "limits" and not match[2].startswith("hugepages-"):
-            return Missing("resourceFieldRef", table)
+            return UnknownVariable("resourceFieldRef", table)
         divisor = quantity.parse(reference.get("divisor") or 1) or quantity.parse(1)
         unit = 1000 if match[2] == "cpu" else 1  # Kubernetes rounds up to thousandths of a CPU, and to bytes
         units = quantity.ceil((amount or quantity.parse(0)) * unit)

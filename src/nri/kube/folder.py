@@ -32,13 +32,13 @@ class Folder:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = os.fspath(path)
         self._stamps: dict[str, Fingerprint] = {}
-        self._first = True
+        self._is_first = True
         self.files: dict[str, list[tuple[Document, dict[str, Any]]]] = {}
         self.errors: dict[str, ConfigError] = {}
 
     def changed(self) -> bool:
         """Read changed files. Returns whether a file has changed. The first call always returns True."""
-        first, self._first = self._first, False
+        first, self._is_first = self._is_first, False
         try:
             names = self._names()
         except OSError as error:

@@ -75,7 +75,7 @@ def make_uid(*names: str) -> str:
 def qos_class(resources: PodResources) -> str:
     """Return the pod's QoS class by the kubelet's rule: Guaranteed, Burstable or BestEffort.
 
-    If the pod itself has requests and limits, only these count.
+    If the pod itself has requests and limits, only these are used.
     """
     counted = (
         [quantities.quantities for quantities in resources.containers] if resources.pod is None else [resources.pod]

@@ -32,7 +32,7 @@ _HEAD_KEYS = tuple(
 )
 
 
-class Oversized(NamedTuple):
+class OversizedObject(NamedTuple):
     """An object above the size limit, with the metadata in its first bytes.
 
     Attributes:
@@ -50,7 +50,7 @@ class Oversized(NamedTuple):
     event_type: str = ""
 
     @classmethod
-    def of(cls, head: bytes, size: int) -> Oversized:
+    def of(cls, head: bytes, size: int) -> OversizedObject:
         """Parse the first bytes of an object, or of an event with an object."""
         matches = (key.search(head, 0, HEAD_BYTES) for key in _HEAD_KEYS)
         return cls(size, *(match[1].decode(errors="replace") if match else "" for match in matches))
@@ -72,7 +72,7 @@ class ListSplitter:
     """Cuts a list into its objects.
 
     Args:
-        max_object_bytes: larger objects become `Oversized`.
+        max_object_bytes: larger objects become `OversizedObject`.
     """
 
     def __init__(self, max_object_bytes: int = MAX_OBJECT_BYTES) -> None:
@@ -85,7 +85,7 @@ class ListSplitter:
         self._in_object = self._in_string = self._ended = False
         self._half_escape = b""
 
-    def feed(self, data: bytes) -> Iterator[bytes | Oversized]:
+    def feed(self, data: bytes) -> Iterator[bytes | OversizedObject]:
         """Yield the objects that end in these bytes. Raises ValueError if the data is not a list of objects."""
         data = self._half_escape + data
         self._half_escape = b"\\" * ((len(data) - len(data.rstrip(b"\\"))) % 2)
@@ -96,7 +96,7 @@ class ListSplitter:
                 place = self._object_start(data, place)
                 continue
             end = self._object_end(data, place)
-            self._keep(data[place:end])
+            self._add_text(data[place:end])
             place = len(data) if end is None else end
             if end is not None:
                 yield self._take_object()
@@ -205,7 +205,7 @@ class ListSplitter:
         if len(self._frame) > _MAX_FRAME_BYTES:
             raise ValueError(f"it is not a list of objects: more than {_MAX_FRAME_BYTES} bytes are around them")
 
-    def _keep(self, text: bytes) -> None:
+    def _add_text(self, text: bytes) -> None:
         self._object_bytes += len(text)
         if self._object_bytes <= self._max_object_bytes:
             self._object += text
@@ -214,7 +214,7 @@ class ListSplitter:
         else:
             self._object = self._object[:HEAD_BYTES]
 
-    def _take_object(self) -> bytes | Oversized:
+    def _take_object(self) -> bytes | OversizedObject:
         content, size = bytes(self._object), self._object_bytes
         self._object, self._object_bytes = bytearray(), 0
-        return content if size <= self._max_object_bytes else Oversized.of(content, size)
+        return content if size <= self._max_object_bytes else OversizedObject.of(content, size)

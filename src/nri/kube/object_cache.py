@@ -9,8 +9,8 @@ import heapq
 from collections.abc import Callable
 from typing import Any, Final
 
-from nri.kube.decoder import Decoded, TooCostly
-from nri.kube.lists import Oversized
+from nri.kube.decoder import DecodedObject, TooCostly
+from nri.kube.lists import OversizedObject
 from nri.text import count, plain
 
 #: Limit for the memory of all objects of a kind. A node of 500 pods takes 4 to 8 MiB.
@@ -41,10 +41,13 @@ class ObjectCache:
         self._by_size: list[tuple[int, Key]] = []  # the largest first, with outdated entries
         self._left_out: dict[Key, str] = {}
         self._crowded_out: dict[Key, int] = {}
-        self._unnamed = 0
+        self._unnamed_count = 0
 
     def take(
-        self, item: bytes | Oversized, decode: Callable[[bytes], Decoded], key_of: Callable[[dict[str, Any]], Key]
+        self,
+        item: bytes | OversizedObject,
+        decode: Callable[[bytes], DecodedObject],
+        key_of: Callable[[dict[str, Any]], Key],
     ) -> None:
         """Add an object of a list, or record why it is omitted. Raises ValueError if the object is invalid.
 
@@ -53,13 +56,13 @@ class ObjectCache:
             decode: a function from `make_decoder`.
             key_of: returns the key of an object; raises ValueError if the object has no key.
         """
-        if isinstance(item, Oversized):
+        if isinstance(item, OversizedObject):
             self.leave_out(item.key, item.reason)
             return
         try:
             value, size = decode(item)
         except TooCostly as error:
-            self.leave_out(Oversized.of(item, len(item)).key, str(error))
+            self.leave_out(OversizedObject.of(item, len(item)).key, str(error))
             return
         self.put(key_of(value), value, size)
 
@@ -72,8 +75,8 @@ class ObjectCache:
         while self._total > self._max_bytes:
             negative, largest = heapq.heappop(self._by_size)
             if self._sizes.get(largest) == -negative:
-                self._forget(largest)
-                self._note(largest, f"its {-negative} bytes exceed the limit for all objects", -negative)
+                self._forget_object(largest)
+                self._note_left_out(largest, f"its {-negative} bytes exceed the limit for all objects", -negative)
         if len(self._by_size) > 2 * len(self._sizes) + _MAX_NAMES:
             self._by_size = [(-size, key) for key, size in self._sizes.items()]
             heapq.heapify(self._by_size)
@@ -81,13 +84,13 @@ class ObjectCache:
     def leave_out(self, key: Key, reason: str) -> None:
         """Record that an object cannot be cached, and remove its earlier version."""
         self.remove(key)
-        self._note(key, reason)
+        self._note_left_out(key, reason)
 
     def remove(self, key: Key) -> bool:
         """Remove an object. Returns whether it was cached."""
         self._left_out.pop(key, None)
         self._crowded_out.pop(key, None)
-        return key in self.objects and self._forget(key)
+        return key in self.objects and self._forget_object(key)
 
     @property
     def has_room_again(self) -> bool:
@@ -98,7 +101,7 @@ class ObjectCache:
     @property
     def problem(self) -> str:
         """A line about omitted objects, with reasons. Returns "" without such objects."""
-        number = len(self._left_out) + self._unnamed
+        number = len(self._left_out) + self._unnamed_count
         if not number:
             return ""
         first = [*self._left_out.items()][:_MAX_SHOWN]
@@ -106,14 +109,14 @@ class ObjectCache:
         more = f"; and {number - len(shown)} more" if number > len(shown) else ""
         return f"{count(number, 'object')} omitted: {'; '.join(shown)}{more}"
 
-    def _forget(self, key: Key) -> bool:
+    def _forget_object(self, key: Key) -> bool:
         del self.objects[key]
         self._total -= self._sizes.pop(key)
         return True
 
-    def _note(self, key: Key, reason: str, size: int = 0) -> None:
+    def _note_left_out(self, key: Key, reason: str, size: int = 0) -> None:
         if len(self._left_out) >= _MAX_NAMES:
-            self._unnamed += 1
+            self._unnamed_count += 1
             return
         self._left_out[key] = reason
         if size:

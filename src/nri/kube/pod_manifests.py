@@ -204,7 +204,7 @@ class _Check:
             for key, item in dict.items(value):
                 item_kind = kind[1:-1] if kinds is None else kinds.get(key, "")
                 if not item_kind:
-                    self._note(value, str(key), (*path, str(key)), kinds or {})
+                    self._note_unknown_key(value, str(key), (*path, str(key)), kinds or {})
                     continue
                 self._check_type(item_kind, item, value, key, path)
                 children.append((item_kind, item, (*path, str(key))))
@@ -220,7 +220,7 @@ class _Check:
         more = len(self.unknown) - _MAX_UNKNOWN_KEYS
         return [*lines, f"{self._document.place(self._root[1])}: {more} more unknown keys"] if more > 0 else lines
 
-    def _note(self, table: Any, key: str, path: Path, known_keys: Mapping[str, str]) -> None:
+    def _note_unknown_key(self, table: Any, key: str, path: Path, known_keys: Mapping[str, str]) -> None:
         suggestion = nearest(key, known_keys) if len(self.unknown) < _MAX_UNKNOWN_KEYS else ""
         self.unknown.append((table, key, path, suggestion))
 
@@ -230,12 +230,12 @@ class _Check:
         expected = _expected(kind, value)
         if expected:
             key_path = (*path, key if isinstance(key, int) else str(key))
-            shown = "" if isinstance(value, (dict, list)) else f", not {_shown(value)}"
+            shown = "" if isinstance(value, (dict, list)) else f", not {_value_text(value)}"
             advice = "put the value in quotes" if kind == "str" and shown else ""
             raise self._document.error(f"expected {expected}{shown}", path_text(key_path), table, key, advice)
 
 
-def _shown(value: Any) -> str:
+def _value_text(value: Any) -> str:
     text = str(value).lower() if isinstance(value, bool) else str(value)
     return f'"{cut(text, 60)}"' if isinstance(value, str) else cut(text, 60)
 
@@ -245,7 +245,7 @@ def _expected(kind: str, value: Any) -> str:
     if kind[0] == "[":
         return "" if isinstance(value, list) else "a list"
     if kind[0] == "{" or fields(kind) is not None:
-        return "" if isinstance(value, dict) else "a mapping of keys"
+        return "" if isinstance(value, dict) else "a mapping of keys to values"
     if isinstance(value, (dict, list)):
         return _SCALARS.get(kind, "a string")
     if kind == "bool":

@@ -29,19 +29,19 @@ class Requests(NamedTuple):
     memory_limit_bytes: int = 0
 
 
-def _rounded(numerator: int, denominator: int) -> int:
+def _rounded_quotient(numerator: int, denominator: int) -> int:
     """The rounded quotient of two positive numbers."""
     return (2 * numerator + denominator) // (2 * denominator)
 
 
 def millicpu_of_shares(shares: int) -> int:
     """The CPU request with these shares. Returns 0 for the minimum, which a container without a request has."""
-    return 0 if shares <= _MIN_SHARES else _rounded(shares * 1000, _SHARES_PER_CPU)
+    return 0 if shares <= _MIN_SHARES else _rounded_quotient(shares * 1000, _SHARES_PER_CPU)
 
 
 def millicpu_of_quota(quota_us: int, period_us: int) -> int:
     """The CPU limit with this quota. Returns 0 without a limit."""
-    return _rounded(quota_us * 1000, period_us) if quota_us > 0 and period_us > 0 else 0
+    return _rounded_quotient(quota_us * 1000, period_us) if quota_us > 0 and period_us > 0 else 0
 
 
 def memory_of_oom_score(score: int, node_bytes: int) -> int:

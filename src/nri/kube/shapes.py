@@ -1,7 +1,7 @@
 """Decode JSON by a shape like Go's decoder, with which Koordinator reads its annotations and documents.
 
 Unknown keys are skipped, keys match in any case, null counts as absent, and a value of a wrong type is an error with
-its path. Of a repeated key the last value counts; repeated objects with known keys are merged. Skipped keys can be
+its path. Of a repeated key, the last value is used; repeated objects with known keys are merged. Skipped keys can be
 reported with the most similar valid key: `Unread`. Shapes are `int`, `str`, `bool`, `QUANTITY`, `INT_OR_TEXT`, `INT32`,
 a `Word` of fixed values, a `Record` of named keys, `Table` and `Items`.
 """
@@ -90,7 +90,7 @@ def fit(value: Any, shape: Any, where: str) -> Any:
         return _record(value, shape, where, {})
     if isinstance(shape, Table):
         if not isinstance(value, dict):
-            _wrong(value, "an object", where)
+            _raise_wrong_type(value, "an object", where)
         return {
             key: _element(version, shape.values, f"{where}.{cut(key, _MAX_SHOWN)}")
             for key, part in value.items()
@@ -98,12 +98,12 @@ def fit(value: Any, shape: Any, where: str) -> Any:
         }
     if isinstance(shape, Items):
         if not isinstance(value, list):
-            _wrong(value, "a list", where)
+            _raise_wrong_type(value, "a list", where)
         return [_element(part, shape.shape, f"{where}[{place}]") for place, part in enumerate(value)]
     return _scalar(value, str if isinstance(shape, Word) else shape, where)
 
 
-class _Repeated(list[Any]):
+class _DuplicateValues(list[Any]):
     """The values of a key that an object has more than once, in their order."""
 
 
@@ -111,7 +111,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return the object of JSON's keys and values, in which a key may be repeated."""
     fields = dict(pairs)
     if len(fields) < len(pairs):
-        repeated: dict[str, _Repeated] = {key: _Repeated() for key in fields}
+        repeated: dict[str, _DuplicateValues] = {key: _DuplicateValues() for key in fields}
         for key, value in pairs:
             repeated[key].append(value)
         fields = {key: values if len(values) > 1 else values[0] for key, values in repeated.items()}
@@ -119,7 +119,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _versions(value: Any) -> list[Any]:
-    return value if isinstance(value, _Repeated) else [value]
+    return value if isinstance(value, _DuplicateValues) else [value]
 
 
 def _element(value: Any, shape: Any, where: str) -> Any:
@@ -129,7 +129,7 @@ def _element(value: Any, shape: Any, where: str) -> Any:
 def _record(value: Any, shape: Record, where: str, fields: dict[str, Any]) -> dict[str, Any]:
     """Add an object's keys to `fields`, and return `fields`. Earlier objects of a repeated key have filled it."""
     if not isinstance(value, dict):
-        _wrong(value, "an object", where)
+        _raise_wrong_type(value, "an object", where)
     folded = {key.casefold(): key for key in shape.keys}
     for key, part in value.items():
         known_key = key if key in shape.keys else folded.get(key.casefold(), "")
@@ -149,21 +149,21 @@ def _record(value: Any, shape: Record, where: str, fields: dict[str, Any]) -> di
 def _scalar(value: Any, shape: Any, where: str) -> Any:
     if shape is QUANTITY:
         if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-            _wrong(value, QUANTITY, where)
+            _raise_wrong_type(value, QUANTITY, where)
         try:
             return quantity.capped(value)
         except ValueError as error:
-            raise ValueError(f"{_place(where)}{error}") from None
+            raise ValueError(f"{_place_prefix(where)}{error}") from None
     if shape is INT_OR_TEXT:
         if isinstance(value, str):
             return value
         shape = INT32
     if shape is INT32:
         if type(value) is not int or not -(1 << 31) <= value < 1 << 31:
-            _wrong(value, INT32, where)
+            _raise_wrong_type(value, INT32, where)
         return value
     if type(value) is not shape or (shape is int and not -_INT64 <= value < _INT64):
-        _wrong(value, _TYPE_NAMES[shape], where)
+        _raise_wrong_type(value, _TYPE_NAMES[shape], where)
     return value
 
 
@@ -181,9 +181,9 @@ def _no_constant(word: str) -> NoReturn:
     raise ValueError(f"{word} is not a number of JSON")
 
 
-def _wrong(value: Any, expected: str, where: str) -> NoReturn:
-    raise ValueError(f"{_place(where)}{cut(json.dumps(value), _MAX_SHOWN)} is not {expected}")
+def _raise_wrong_type(value: Any, expected: str, where: str) -> NoReturn:
+    raise ValueError(f"{_place_prefix(where)}{cut(json.dumps(value), _MAX_SHOWN)} is not {expected}")
 
 
-def _place(where: str) -> str:
+def _place_prefix(where: str) -> str:
     return f"{where.lstrip('.')}: " if where else ""

@@ -226,41 +226,41 @@ class CountingReporter:
     """
 
     def __init__(self, observer: Observer, then: Reporter | None = None) -> None:
-        self._observer, self._then = observer, then
+        self._observer, self._next_observer = observer, then
 
     def event_begins(self, event: str, serial: int, request: bytes) -> None:
         """Pass the step to the next reporter."""
-        if self._then is not None:
-            self._then.event_begins(event, serial, request)
+        if self._next_observer is not None:
+            self._next_observer.event_begins(event, serial, request)
 
     def plugin_asked(self, plugin: str, event: str, serial: int, request: bytes) -> None:
         """Pass the step to the next reporter."""
-        if self._then is not None:
-            self._then.plugin_asked(plugin, event, serial, request)
+        if self._next_observer is not None:
+            self._next_observer.plugin_asked(plugin, event, serial, request)
 
     def plugin_answered(self, plugin: str, event: str, serial: int, reply: bytes, duration_s: float) -> None:
         """Count the reply, and pass the step to the next reporter."""
         self._observer.record_plugin_invocation(plugin, event, None)
         self._observer.record_plugin_latency(plugin, event, duration_s)
-        if self._then is not None:
-            self._then.plugin_answered(plugin, event, serial, reply, duration_s)
+        if self._next_observer is not None:
+            self._next_observer.plugin_answered(plugin, event, serial, reply, duration_s)
 
     def plugin_failed(self, plugin: str, event: str, serial: int, error: Exception, duration_s: float) -> None:
         """Count the failure, and pass the step to the next reporter."""
         self._observer.record_plugin_invocation(plugin, event, error)
         self._observer.record_plugin_latency(plugin, event, duration_s)
-        if self._then is not None:
-            self._then.plugin_failed(plugin, event, serial, error, duration_s)
+        if self._next_observer is not None:
+            self._next_observer.plugin_failed(plugin, event, serial, error, duration_s)
 
     def reply_merged(self, plugin: str, event: str, serial: int, error: Exception | None) -> None:
         """Pass the step to the next reporter. A plugin's own process does not merge replies."""
-        if self._then is not None:
-            self._then.reply_merged(plugin, event, serial, error)
+        if self._next_observer is not None:
+            self._next_observer.reply_merged(plugin, event, serial, error)
 
     def event_ends(self, event: str, serial: int, reply: bytes, error: Exception | None, duration_s: float) -> None:
         """Pass the step to the next reporter."""
-        if self._then is not None:
-            self._then.event_ends(event, serial, reply, error, duration_s)
+        if self._next_observer is not None:
+            self._next_observer.event_ends(event, serial, reply, error, duration_s)
 
 
 def __dir__() -> list[str]:

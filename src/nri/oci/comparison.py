@@ -41,12 +41,12 @@ class Change(NamedTuple):
 
     def __str__(self) -> str:
         if self.kind == "added":
-            return f"+ {self.path}: {_short(self.new)}"
+            return f"+ {self.path}: {_short_text(self.new)}"
         if self.kind == "removed":
-            return f"- {self.path}: {_short(self.old)}"
+            return f"- {self.path}: {_short_text(self.old)}"
         if self.kind == "moved":
-            return f"= {self.path}: {_short(self.old)} -> {_short(self.new)}"
-        return f"~ {self.path}: {_short(self.old)} -> {_short(self.new)}"
+            return f"= {self.path}: {_short_text(self.old)} -> {_short_text(self.new)}"
+        return f"~ {self.path}: {_short_text(self.old)} -> {_short_text(self.new)}"
 
 
 def difference(old: Spec, new: Spec) -> list[Change]:
@@ -54,12 +54,12 @@ def difference(old: Spec, new: Spec) -> list[Change]:
     return list(_objects("", canonical(old), canonical(new)))
 
 
-def _short(value: Any) -> str:
+def _short_text(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False, sort_keys=True)
     return text if len(text) <= _MAX_VALUE_LENGTH else f"{text[: _MAX_VALUE_LENGTH - 3]}..."
 
 
-def _by(key: str) -> Callable[[Any], str]:
+def _sort_key(key: str) -> Callable[[Any], str]:
     return lambda entry: str(entry.get(key, "")) if isinstance(entry, dict) else str(entry)
 
 
@@ -70,11 +70,11 @@ def _variable(entry: Any) -> str:
 #: The functions that name the entries of a list, by the list's path. A mount's name is its destination, for example.
 _NAMES: dict[str, Callable[[Any], str]] = {
     "process.env": _variable,
-    "process.rlimits": _by("type"),
-    "mounts": _by("destination"),
-    "linux.namespaces": _by("type"),
-    "linux.devices": _by("path"),
-    "linux.resources.hugepageLimits": _by("pageSize"),
+    "process.rlimits": _sort_key("type"),
+    "mounts": _sort_key("destination"),
+    "linux.namespaces": _sort_key("type"),
+    "linux.devices": _sort_key("path"),
+    "linux.resources.hugepageLimits": _sort_key("pageSize"),
     **dict.fromkeys(
         [f"process.capabilities.{kind}" for kind in ("bounding", "effective", "inheritable", "permitted", "ambient")]
         + ["linux.maskedPaths", "linux.readonlyPaths"],
@@ -90,14 +90,14 @@ def _join(path: str, key: str) -> str:
     return f"{path}.{plain}" if path else plain
 
 
-def _any(path: str, plain: str, old: Any, new: Any) -> Iterator[Change]:
+def _compare_values(path: str, plain: str, old: Any, new: Any) -> Iterator[Change]:
     """Compare two values. `plain` is the path without names, which selects how lists are compared."""
     if old is new or (old == new and type(old) is type(new)):
         return
     if isinstance(old, dict) and isinstance(new, dict) and plain.count(".") < _MAX_DEPTH:
         yield from _objects(path, old, new, plain)
     elif isinstance(old, list) and isinstance(new, list) and plain in _NAMES:
-        yield from _named(path, plain, old, new)
+        yield from _compare_named(path, plain, old, new)
     elif isinstance(old, list) and isinstance(new, list) and plain.startswith(("hooks.", "linux.resources.devices")):
         yield from _sequence(path, old, new)
     else:
@@ -108,16 +108,16 @@ def _objects(path: str, old: dict[str, Any], new: dict[str, Any], plain: str = "
     for key in (*old, *(key for key in new if key not in old)):
         key_path, plain_path = _join(path, key), f"{plain}.{key}" if plain else key
         if plain_path in _NAMES:  # treat an absent list as empty, to report each entry
-            yield from _any(key_path, plain_path, old.get(key, []), new.get(key, []))
+            yield from _compare_values(key_path, plain_path, old.get(key, []), new.get(key, []))
         elif key not in new:
             yield Change(key_path, "removed", old[key])
         elif key not in old:
             yield Change(key_path, "added", None, new[key])
         else:
-            yield from _any(key_path, plain_path, old[key], new[key])
+            yield from _compare_values(key_path, plain_path, old[key], new[key])
 
 
-def _named(path: str, plain: str, old: list[Any], new: list[Any]) -> Iterator[Change]:
+def _compare_named(path: str, plain: str, old: list[Any], new: list[Any]) -> Iterator[Change]:
     name = _NAMES[plain]
     before, after = _index(old, name), _index(new, name)
     for key, value in before.items():
@@ -125,7 +125,7 @@ def _named(path: str, plain: str, old: list[Any], new: list[Any]) -> Iterator[Ch
         if key not in after:
             yield Change(entry_path, "removed", value)
         else:
-            yield from _any(entry_path, f"{plain}[]", value, after[key])
+            yield from _compare_values(entry_path, f"{plain}[]", value, after[key])
     for key, value in after.items():
         if key not in before:
             yield Change(f"{path}[{key}]", "added", None, value)
@@ -170,7 +170,7 @@ def canonical(spec: Spec, kind: str = "Spec") -> Spec:
         if value is None:
             if field.absent:
                 continue
-            value = {} if field.kind in OBJECTS else _zero(field.kind)
+            value = {} if field.kind in OBJECTS else _zero_value(field.kind)
         value = _value(field, value)
         if field.absent != "?" or value not in ("", 0, False, [], {}):
             copy[key] = value
@@ -180,7 +180,7 @@ def canonical(spec: Spec, kind: str = "Spec") -> Spec:
     return copy
 
 
-def _zero(kind: str) -> Any:
+def _zero_value(kind: str) -> Any:
     return "" if kind == "text" else False if kind == "bool" else 0
 
 

@@ -43,10 +43,10 @@ def remove_device(draft: Draft, path: str, rules: Rules) -> None:
     for row in removed:
         rows.remove(row)
     if rules.device_removal_revokes:
-        _revoke(draft, removed)
+        _remove_device_rules(draft, removed)
 
 
-def _revoke(draft: Draft, removed: list[dict[str, Any]]) -> None:
+def _remove_device_rules(draft: Draft, removed: list[dict[str, Any]]) -> None:
     """Remove the rules that allow exactly these devices, unless another node of the spec is the same device."""
     numbers = {_numbers(row) for row in removed} - {_numbers(row) for row in draft.objects("linux", "devices")}
     rules = draft.objects("linux", "resources", "devices")

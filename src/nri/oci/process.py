@@ -74,13 +74,13 @@ class _Env:
 
     def __init__(self) -> None:
         self.entries: list[str] = []
-        self._places: dict[str, int] = {}
+        self._place_by_name: dict[str, int] = {}
 
     def put(self, name: str, value: str) -> None:
-        if name in self._places:
-            self.entries[self._places[name]] = f"{name}={value}"
+        if name in self._place_by_name:
+            self.entries[self._place_by_name[name]] = f"{name}={value}"
         elif name:
-            self._places[name] = len(self.entries)
+            self._place_by_name[name] = len(self.entries)
             self.entries.append(f"{name}={value}")
 
 

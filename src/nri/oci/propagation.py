@@ -24,7 +24,7 @@ class MountPoint(NamedTuple):
 
     @property
     def propagation(self) -> str:
-        """`rshared`, `rslave`, or "" for a private mount. The first tag of a mount counts."""
+        """`rshared`, `rslave`, or "" for a private mount. The first tag of a mount is used."""
         for tag in self.optional.split(" "):
             if tag.startswith("shared:"):
                 return "rshared"
@@ -53,7 +53,7 @@ class MountTable:
     def propagation(self, path: str, *, by_prefix: bool = False) -> str | None:
         """The propagation of a path's mount: `rshared`, `rslave`, "" for private, or None without a mount.
 
-        Of several mounts at one path the last mount counts, because it hides the others; in the Go library the first
+        Of several mounts at one path, the last mount is used, because it hides the others; in the Go library the first
         counts. With `by_prefix`, as in the Go library, /dat counts as a parent of /data.
         """
         clean = clean_path(path)

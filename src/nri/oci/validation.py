@@ -56,7 +56,7 @@ def _problems(spec: Any) -> Iterator[Problem]:
 
 def _object(path: str, kind: str, value: Any) -> Iterator[Problem]:
     if not isinstance(value, dict):
-        yield Problem(path, f"expected an object, not {_short(value)}")
+        yield Problem(path, f"expected an object, not {_short_text(value)}")
         return
     for key, field in fields_of(kind).items():
         if value.get(key) is not None:
@@ -65,36 +65,36 @@ def _object(path: str, kind: str, value: Any) -> Iterator[Problem]:
 
 def _field(path: str, field: Field, value: Any) -> Iterator[Problem]:
     if field.container == "[" and not isinstance(value, list):
-        yield Problem(path, f"expected a list, not {_short(value)}")
+        yield Problem(path, f"expected a list, not {_short_text(value)}")
     elif field.container == "{" and not isinstance(value, dict):
-        yield Problem(path, f"expected an object, not {_short(value)}")
+        yield Problem(path, f"expected an object, not {_short_text(value)}")
     elif field.container:
         for place, entry in enumerate(value) if field.container == "[" else value.items():
-            yield from _single(
+            yield from _single_problems(
                 f"{path}[{place}]" if field.container == "[" else f'{path}["{place}"]', field.kind, entry
             )
     else:
-        yield from _single(path, field.kind, value)
+        yield from _single_problems(path, field.kind, value)
 
 
-def _single(path: str, kind: str, value: Any) -> Iterator[Problem]:
+def _single_problems(path: str, kind: str, value: Any) -> Iterator[Problem]:
     if kind in OBJECTS:
         yield from _object(path, kind, value)
     elif kind == "text":
         if not isinstance(value, str):
-            yield Problem(path, f"expected a string, not {_short(value)}")
+            yield Problem(path, f"expected a string, not {_short_text(value)}")
         elif "\0" in value:
             yield Problem(path, "contains a zero byte")
     elif kind == "bool":
         if not isinstance(value, bool):
-            yield Problem(path, f"expected true or false, not {_short(value)}")
+            yield Problem(path, f"expected true or false, not {_short_text(value)}")
     elif not isinstance(value, int) or isinstance(value, bool):
-        yield Problem(path, f"expected a whole number, not {_short(value)}")
+        yield Problem(path, f"expected a whole number, not {_short_text(value)}")
     elif value not in _INTEGERS[kind]:
         yield Problem(path, f"{value} is out of range ({_INTEGERS[kind][0]} to {_INTEGERS[kind].stop - 1})")
 
 
-def _short(value: Any) -> str:
+def _short_text(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
@@ -114,7 +114,7 @@ _ACTIONS = tuple(
 _OPERATORS = tuple(f"SCMP_CMP_{name}" for name in ("NE", "LT", "LE", "EQ", "GE", "GT", "MASKED_EQ"))
 
 
-def _at(spec: Any, path: str) -> Any:
+def _value_at(spec: Any, path: str) -> Any:
     """The value at a path, or None."""
     for key in path.split("."):
         spec = spec.get(key) if spec is not None else None
@@ -126,14 +126,14 @@ def _one_of(allowed: Any) -> Callable[[str, Any], Iterator[Problem]]:
     names = tuple(allowed)
 
     def rule(path: str, spec: Any) -> Iterator[Problem]:
-        for value_path, value in _all(path, spec):
+        for value_path, value in _values_at(path, spec):
             if value is not None and value not in names:
                 yield Problem(value_path, f'"{value}" is not one of {", ".join(name for name in names if name)}')
 
     return rule
 
 
-def _all(path: str, value: Any, above: str = "") -> Iterator[tuple[str, Any]]:
+def _values_at(path: str, value: Any, above: str = "") -> Iterator[tuple[str, Any]]:
     """Yield all values at a path, with their paths. ``[]`` in a path means every entry of a list."""
     first, _, remainder = path.partition(".")
     key = first.removesuffix("[]")
@@ -148,26 +148,26 @@ def _all(path: str, value: Any, above: str = "") -> Iterator[tuple[str, Any]]:
         if not remainder:
             yield name, entry
         elif entry is not None:
-            yield from _all(remainder, entry, name)
+            yield from _values_at(remainder, entry, name)
 
 
 def _matches(check: Callable[[str], bool], expected: str) -> Callable[[str, Any], Iterator[Problem]]:
     """Make the rule that a string must pass a check."""
 
     def rule(path: str, spec: Any) -> Iterator[Problem]:
-        for value_path, value in _all(path, spec):
+        for value_path, value in _values_at(path, spec):
             if not check(value or ""):
                 yield Problem(value_path, f'"{value or ""}" is not {expected}')
 
     return rule
 
 
-def _unique(key: str) -> Callable[[str, Any], Iterator[Problem]]:
+def _unique_names(key: str) -> Callable[[str, Any], Iterator[Problem]]:
     """Make the rule that the names of a list's entries are unique."""
 
     def rule(path: str, spec: Any) -> Iterator[Problem]:
         path_by_name: dict[str, str] = {}
-        for entry_path, entry in _all(path, spec):
+        for entry_path, entry in _values_at(path, spec):
             name = entry.get(key) or ""
             if name in path_by_name:
                 yield Problem(f"{entry_path}.{key}", f'"{name}" is already used by {path_by_name[name]}')
@@ -184,18 +184,18 @@ def _process(path: str, spec: Any) -> Iterator[Problem]:
         yield Problem(f"{path}.args", "a program to run is required")
     for number, entry in enumerate(process.get("env") or ()):
         if entry.find("=") <= 0:
-            yield Problem(f"{path}.env[{number}]", f"{_short(entry)} is not of the form NAME=value")
+            yield Problem(f"{path}.env[{number}]", f"{_short_text(entry)} is not of the form NAME=value")
 
 
 def _limits(path: str, spec: Any) -> Iterator[Problem]:
-    for limit_path, limit in _all(path, spec):
+    for limit_path, limit in _values_at(path, spec):
         soft, hard = limit.get("soft") or 0, limit.get("hard") or 0
         if soft > hard:
             yield Problem(limit_path, f"the soft limit {soft} exceeds the hard limit {hard}")
 
 
 def _memory(path: str, spec: Any) -> Iterator[Problem]:
-    memory = _at(spec, path) or {}
+    memory = _value_at(spec, path) or {}
     limit, swap = memory.get("limit") or 0, memory.get("swap") or 0
     if 0 < swap < limit:
         yield Problem(f"{path}.swap", f"{swap} is below the memory limit {limit}, which it must include")
@@ -207,16 +207,16 @@ def _memory(path: str, spec: Any) -> Iterator[Problem]:
 
 def _cpu_list(path: str, spec: Any) -> Iterator[Problem]:
     try:
-        cpuset.parse(_at(spec, path) or "")
+        cpuset.parse(_value_at(spec, path) or "")
     except ValueError as error:
         yield Problem(path, str(error))
 
 
 def _mappings(path: str, spec: Any) -> Iterator[Problem]:
-    kinds = {row.get("type") for row in _at(spec, path) or ()}
-    if "user" not in kinds and (_at(spec, "linux.uidMappings") or _at(spec, "linux.gidMappings")):
+    kinds = {row.get("type") for row in _value_at(spec, path) or ()}
+    if "user" not in kinds and (_value_at(spec, "linux.uidMappings") or _value_at(spec, "linux.gidMappings")):
         yield Problem("linux.uidMappings", "ID mappings require a user namespace")
-    if "time" not in kinds and _at(spec, "linux.timeOffsets"):
+    if "time" not in kinds and _value_at(spec, "linux.timeOffsets"):
         yield Problem("linux.timeOffsets", "time offsets require a time namespace")
 
 
@@ -235,7 +235,7 @@ _RULES: tuple[tuple[str, Callable[[str, Any], Iterator[Problem]]], ...] = (
         "process.rlimits[].type",
         _matches(lambda text: bool(_RLIMIT.fullmatch(text)), "a limit such as RLIMIT_NOFILE"),
     ),
-    ("process.rlimits[]", _unique("type")),
+    ("process.rlimits[]", _unique_names("type")),
     ("process.rlimits[]", _limits),
     ("process.ioPriority.class", _one_of(_names(m.IOPrioClass, "IOPRIO_CLASS_NONE"))),
     ("process.scheduler.policy", _one_of(_names(m.LinuxSchedulerPolicy, "SCHED_NONE"))),
@@ -243,11 +243,11 @@ _RULES: tuple[tuple[str, Callable[[str, Any], Iterator[Problem]]], ...] = (
     ("mounts[].destination", _absolute),
     *((f"hooks.{name}[].path", _absolute) for name in fields_of("Hooks")),
     ("linux.namespaces[].type", _one_of(_NAMESPACES)),
-    ("linux.namespaces[]", _unique("type")),
+    ("linux.namespaces[]", _unique_names("type")),
     ("linux.namespaces", _mappings),
     ("linux.devices[].path", _absolute),
     ("linux.devices[].type", _one_of(_DEVICE_TYPES)),
-    ("linux.devices[]", _unique("path")),
+    ("linux.devices[]", _unique_names("path")),
     ("linux.rootfsPropagation", _one_of(_PROPAGATIONS)),
     ("linux.seccomp.defaultAction", _one_of(_ACTIONS)),
     ("linux.seccomp.syscalls[].action", _one_of(_ACTIONS)),
@@ -263,5 +263,5 @@ _RULES: tuple[tuple[str, Callable[[str, Any], Iterator[Problem]]], ...] = (
         "linux.resources.hugepageLimits[].pageSize",
         _matches(lambda text: bool(_PAGE_SIZE.fullmatch(text)), "such as 2MB"),
     ),
-    ("linux.resources.hugepageLimits[]", _unique("pageSize")),
+    ("linux.resources.hugepageLimits[]", _unique_names("pageSize")),
 )

@@ -85,7 +85,7 @@ def _read(container: Container, key: str, text: str, sign: int, choices: Choices
         raise ValueError("the value must be a table of lists with container names as keys")
     tree = {name: listed or [] for name, listed in tree.items()}
     if all(isinstance(entry, str) for listed in tree.values() for entry in listed):
-        return _mutual(container, tree, sign)
+        return _mutual_affinities(container, tree, sign)
     if (number := sum(map(len, tree.values()))) > _MAX_PER_POD:
         raise ValueError(f"{number} affinities; a pod may have at most {_MAX_PER_POD}")
     entries = []
@@ -115,7 +115,7 @@ def _source(key: str, tree: Any) -> Source:
     return Source(f"annotation {key}", json.dumps(tree), "json")
 
 
-def _mutual(container: Container, tree: dict[str, list[str]], sign: int) -> list[Affinity]:
+def _mutual_affinities(container: Container, tree: dict[str, list[str]], sign: int) -> list[Affinity]:
     names = set(tree.get(container.name, []))
     names.update(name for name, listed in tree.items() if container.name in listed)
     if not names:

@@ -75,7 +75,7 @@ class CpuAllocator:
         counts = [(cpus & cpus_of_priority).bit_count() for cpus_of_priority in self._machine.priorities]
         return (*(-count for count in counts[prefer:]), *counts[:prefer])
 
-    def _closer(self, one: int, other: int, prefer: Priority, count: int) -> int:
+    def _compare_fit(self, one: int, other: int, prefer: Priority, count: int) -> int:
         """Below 0 if the set `one` fits `count` CPUs more tightly, above 0 if `other` does."""
         if prefer is Priority.NONE:
             return 0
@@ -110,8 +110,8 @@ class CpuAllocator:
         ]
         if len(self._machine.clusters) < 2 or not idle:
             return
-        by_die = _sums(idle, lambda group: (group.package, group.die), job.free)
-        by_package = _sums(idle, lambda group: group.package, job.free)
+        by_die = _sums_by_key(idle, lambda group: (group.package, group.die), job.free)
+        by_package = _sums_by_key(idle, lambda group: group.package, job.free)
 
         def key(group: Group) -> tuple[int, ...]:
             sizes = (group.cpus.bit_count(), by_die[group.package, group.die], by_package[group.package])
@@ -156,7 +156,7 @@ class CpuAllocator:
             if trial.count >= group.cpus.bit_count():
                 trial.take(group.cpus)
             else:
-                trial.take(self._within(group.cpus, trial.count, job.prefer))
+                trial.take(self._cpus_of_one_cache(group.cpus, trial.count, job.prefer))
         if trial.count > 0 and not self._take_used(trial, used, package):
             return
         job.take(trial.taken)
@@ -187,7 +187,7 @@ class CpuAllocator:
                 break
             trial.take(cpus)
         if trial.count > 0:
-            trial.take(self._within(parts[needed - 1], trial.count, trial.prefer))
+            trial.take(self._cpus_of_one_cache(parts[needed - 1], trial.count, trial.prefer))
         return trial.count == 0
 
     def _used_order(
@@ -218,7 +218,7 @@ class CpuAllocator:
 
         return order
 
-    def _within(self, cpus: int, count: int, prefer: Priority) -> int:
+    def _cpus_of_one_cache(self, cpus: int, count: int, prefer: Priority) -> int:
         """The mask of `count` CPUs of one cache."""
         job = _Job(cpus, count, prefer)
         self._take_cores_and_threads(job)
@@ -244,7 +244,11 @@ class CpuAllocator:
 
         def order(one: tuple[int, int], other: tuple[int, int]) -> int:
             together = (other[1] & job.taken).bit_count() - (one[1] & job.taken).bit_count()
-            return together or self._closer(one[1] & free, other[1] & free, job.prefer, job.count) or one[0] - other[0]
+            return (
+                together
+                or self._compare_fit(one[1] & free, other[1] & free, job.prefer, job.count)
+                or one[0] - other[0]
+            )
 
         packages.sort(key=cmp_to_key(order))
         for _, cpus in packages:
@@ -263,17 +267,17 @@ class _Sums:
 
     def __init__(self, groups: Iterable[Group], free: int) -> None:
         groups = list(groups)
-        self._packages = _sums(groups, lambda group: group.package, free)
-        self._dies = _sums(groups, lambda group: (group.package, group.die), free)
+        self._packages = _sums_by_key(groups, lambda group: group.package, free)
+        self._free_by_die = _sums_by_key(groups, lambda group: (group.package, group.die), free)
 
     def package(self, package: int) -> int:
         return self._packages.get(package, 0)
 
     def die(self, package: int, die: int) -> int:
-        return self._dies.get((package, die), 0)
+        return self._free_by_die.get((package, die), 0)
 
 
-def _sums(groups: Iterable[Group], key: Callable[[Group], object], free: int) -> dict[object, int]:
+def _sums_by_key(groups: Iterable[Group], key: Callable[[Group], object], free: int) -> dict[object, int]:
     sums: dict[object, int] = {}
     for group in groups:
         sums[key(group)] = sums.get(key(group), 0) + (group.cpus & free).bit_count()

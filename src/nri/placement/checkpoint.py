@@ -41,7 +41,7 @@ class Checkpoint:
     def __init__(self, folder: str, name: str) -> None:
         self.path = Path(folder) / f"{name}.json"
         self._name = name
-        self._written: PlacementState | None = None
+        self._written_state: PlacementState | None = None
         #: Inode and size after our last write; if they differ, another program has replaced or changed the file.
         self._identity = (0, 0)
         #: The descriptor for further lines, and the function that closes it.
@@ -102,20 +102,20 @@ class Checkpoint:
 
     def write(self, state: PlacementState) -> None:
         """Write the state, or only its changes since the last write. Raises OSError if the file cannot be written."""
-        if self._written is None or not self.add(state.since(self._written)):
+        if self._written_state is None or not self.add(state.since(self._written_state)):
             self._write_whole(_line(state.tree()))
-            self._written = state
+            self._written_state = state
 
     def add(self, entries: Entries) -> bool:
         """Append the changes in these entries. Returns False if the entire state must be written.
 
         Raises OSError if the file cannot be written.
         """
-        written, self._written = self._written, None  # stays None if the write fails
+        written, self._written_state = self._written_state, None  # stays None if the write fails
         changes = None if written is None else written.take(entries)
         if changes is None or not self._is_unchanged() or (changes and not self._append(_line(json_entries(changes)))):
             return False
-        self._written = written
+        self._written_state = written
         return True
 
     def _write_whole(self, data: bytes) -> None:

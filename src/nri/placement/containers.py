@@ -211,7 +211,7 @@ class Container:
         annotation = self.scoped_annotation(key)
         tree = None if annotation is None else parse_text(Source(key, annotation[1], "yaml"))
         if not isinstance(tree, dict | None):
-            raise ValueError(f"expected a mapping of keys ({', '.join(keys)}), not {json.dumps(tree)}")  # noqa: TRY004
+            raise ValueError(f"expected a mapping of keys to values ({', '.join(keys)}), not {json.dumps(tree)}")  # noqa: TRY004
         table = {}
         for name, value in (tree or {}).items():
             if name.lower() in keys:

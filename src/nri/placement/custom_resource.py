@@ -79,12 +79,12 @@ class Resources:
         self._changed = threading.Event()
         self._policies: Mapping[Key, Object] = {}
         self._group = ""
-        self._tried: tuple[str, int] | None = None
+        self._offered_policy: tuple[str, int] | None = None
         self._current = ""
         self._pending_status: tuple[str, Object] | None = None
         #: The name and generation of the policy in force, and the last report about containers that it cannot serve.
         self._in_force: tuple[str, int] | None = None
-        self._unmet = ""
+        self._reported_unmet = ""
         #: The name and generation of a policy that the plugin has not accepted yet.
         self._pending_policy: tuple[str, int] | None = None
         #: The plugin's counter of files before that policy was written.
@@ -143,7 +143,7 @@ class Resources:
         if offered is not None:
             name, generation, problem = offered
             self._pending_status = name, _status(generation, problem)
-            self._in_force, self._unmet = None if problem else (name, generation), ""
+            self._in_force, self._reported_unmet = None if problem else (name, generation), ""
         if self._pending_status is not None:
             self._write_status(*self._pending_status)
             self._pending_status = None
@@ -153,10 +153,10 @@ class Resources:
 
     def _report_unmet(self, unmet: str) -> None:
         """Write into the policy's status which running containers the policy cannot serve."""
-        if self._in_force is not None and unmet != self._unmet:
+        if self._in_force is not None and unmet != self._reported_unmet:
             name, generation = self._in_force
             self._write_status(name, _status(generation, "", unmet))
-            self._unmet = unmet
+            self._reported_unmet = unmet
 
     def _provide_file(self) -> bool:
         """Write the plugin's file if it does not exist. Returns whether it exists now.
@@ -236,14 +236,14 @@ class Resources:
         meta = policy["metadata"]
         name, generation = meta["name"], int(meta.get("generation") or 0)
         version = f"{name}/{meta.get('uid')}", generation
-        if version == self._tried:
+        if version == self._offered_policy:
             return None
         text = json.dumps({key: policy[key] for key in ("apiVersion", "kind", "spec") if key in policy})
         try:
             read(self._place.options, [Source(f"{self._place.kind} {name}", text, "json")])
         except ConfigError as error:
             _log.error("%s; the configuration is unchanged", error)
-            self._tried = version
+            self._offered_policy = version
             return name, generation, str(error)
         file = self._place.file
         if not file.parent.exists():  # the plugin creates it, but has not started yet
@@ -255,7 +255,7 @@ class Resources:
             write_whole(self._good, file.read_bytes())
         write_whole(file, text.encode())
         _log.info("wrote %s %s, generation %d, to %s", self._place.kind, name, generation, file)
-        self._tried = version
+        self._offered_policy = version
         return name, generation, ""
 
     def _file_counter(self) -> int | None:

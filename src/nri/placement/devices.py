@@ -30,11 +30,11 @@ class HostDevices(Devices):
 
     def __init__(self, root: Root, warn: Callable[[str], None]) -> None:
         self._root, self._warn = root, warn
-        self._near = cache(self._read_near)
+        self._cached_cpus_near = cache(self._read_near)
 
     def cpus_near(self, path: str) -> list[int]:
         """The masks of the CPUs near each part of a device; `path` is in /sys."""
-        return self._near(path)
+        return self._cached_cpus_near(path)
 
     def _read_near(self, path: str) -> list[int]:
         cpus = [masks.parse(where.cpus) for where in localities_of(self._root, path).values() if where.cpus]

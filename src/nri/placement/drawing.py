@@ -69,7 +69,7 @@ def draw(document: Mapping[str, Any]) -> str:
     """Return the SVG of a policy's document."""
     users = users_of(document)
     groups = {names: number for number, names in enumerate(dict.fromkeys(users.values()))}
-    machine = _boxes(document["machine"], users, groups)
+    machine = _make_boxes(document["machine"], users, groups)
     width = max(machine.width, 560)
     rows = _legend(groups, users, document, (width - _LEGEND_X - _GAP) // _LETTER)
     height = machine.height + _ROW * len(rows) + 2 * _GAP
@@ -78,7 +78,7 @@ def draw(document: Mapping[str, Any]) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" class="nri-placement" {box} role="img">',
         f"<title>{_xml('CPUs by ' + str(document['policy']))}</title><style>{_style()}</style>",
         f'<rect class="paper" width="{width}" height="{height}"/>',
-        *_drawn(machine),
+        *_svg_elements(machine),
     ]
     for number, (fill, text) in enumerate(rows):
         y = machine.height + _GAP + _ROW * number
@@ -96,7 +96,7 @@ def users_of(document: Mapping[str, Any]) -> dict[int, tuple[str, ...]]:
     return {cpu: tuple(users[cpu]) for cpu in sorted(users)}
 
 
-def _boxes(
+def _make_boxes(
     machine: Mapping[str, Any], users: Mapping[int, tuple[str, ...]], groups: Mapping[tuple[str, ...], int]
 ) -> _Box:
     """Make all boxes and lay them out, inner boxes first."""
@@ -186,7 +186,7 @@ def _colour(number: int) -> str:
     return f"hsl({hue:.0f} {saturation}% {lightness}%)"
 
 
-def _drawn(machine: _Box) -> list[str]:
+def _svg_elements(machine: _Box) -> list[str]:
     """The SVG elements of all boxes, outer boxes first."""
     parts, stack = [], [(machine, 0, 0)]
     while stack:

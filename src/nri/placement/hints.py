@@ -62,7 +62,7 @@ class Sources:
 
 
 def sources_of(container: Container) -> Sources:
-    """The sources of a container's hints. Without annotations all sources count. An invalid annotation is ignored."""
+    """The sources of a container's hints. Without annotations, all are used. An invalid annotation is ignored."""
     kinds = _kinds(container)
     if not kinds:
         return Sources(mounts=False, devices=False, counts=lambda _path: False)

@@ -77,8 +77,8 @@ class Machine:
         """Make the masks of a topology."""
         online = masks.of(topology.online)
         efficient = masks.of(n for n, cpu in topology.cpus.items() if cpu.kind == "efficient")
-        packages = _by(topology, lambda cpu: cpu.package)
-        dies = _by(topology, lambda cpu: (cpu.package, cpu.die))
+        packages = _cpus_by(topology, lambda cpu: cpu.package)
+        dies = _cpus_by(topology, lambda cpu: (cpu.package, cpu.die))
         return cls(
             topology,
             present=masks.of(topology.present) | online,
@@ -115,7 +115,7 @@ class Machine:
         return masks.of(number for number, local in self.nodes.items() if local & cpus)
 
 
-def _by(topology: Topology, key: Callable[[Cpu], Key]) -> dict[Key, int]:
+def _cpus_by(topology: Topology, key: Callable[[Cpu], Key]) -> dict[Key, int]:
     groups: dict[Key, int] = {}
     for number, cpu in topology.cpus.items():
         groups[key(cpu)] = groups.get(key(cpu), 0) | 1 << number
@@ -201,8 +201,8 @@ def _cache_groups(
                 package_caches.append((cpu, group))
                 assigned |= group
         caches += package_caches if len(package_caches) > 1 else []
-    by_die = all(_same(topology, cpus, lambda cpu: (cpu.package, cpu.die)) for _, cpus in caches)
-    if not all(_same(topology, cpus, lambda cpu: (cpu.package, cpu.node)) for _, cpus in caches):
+    by_die = all(_share_key(topology, cpus, lambda cpu: (cpu.package, cpu.die)) for _, cpus in caches)
+    if not all(_share_key(topology, cpus, lambda cpu: (cpu.package, cpu.node)) for _, cpus in caches):
         return ()
     caches.sort(key=lambda pair: (pair[0].package, pair[0].die if by_die else 0, pair[0].node, masks.first(pair[1])))
     return tuple(
@@ -211,7 +211,7 @@ def _cache_groups(
     )
 
 
-def _same(topology: Topology, cpus: int, key: Callable[[Cpu], Hashable]) -> bool:
+def _share_key(topology: Topology, cpus: int, key: Callable[[Cpu], Hashable]) -> bool:
     return len({key(topology.cpus[number]) for number in masks.members(cpus)}) == 1
 
 

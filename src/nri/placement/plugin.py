@@ -95,7 +95,7 @@ class PlacementPlugin(nri.Plugin, ABC):
         #: Containers whose pins the runtime may not have applied yet, with the `unpinned_resources` before that.
         self._unconfirmed: dict[str, str] = {}
         #: Containers whose pins were in the answer to a resize; the resize may have failed afterwards.
-        self._unsure: dict[str, None] = {}
+        self._possibly_failed_resizes: dict[str, None] = {}
         #: The number of refused updates by container, and the number of retry intervals so far.
         self._refused = Counter[str]()
         self._turn = 0
@@ -104,13 +104,13 @@ class PlacementPlugin(nri.Plugin, ABC):
         #: Containers in `_waiting` that an earlier policy had placed, with their `unpinned_resources`.
         self._placed_before: dict[str, str] = {}
         #: The kubelet's managers with a logged warning.
-        self._overruled: set[str] = set()
+        self._warned_managers: set[str] = set()
         #: Containers that Synchronize had no time to place, the oldest first.
         self._waiting: dict[str, Container] = {}
         #: Containers that got less than their requests, or nothing, with the reason.
         self.squeezed: dict[str, str] = {}
         #: Containers in `squeezed` that got nothing.
-        self._unplaced: dict[str, Container] = {}
+        self._without_place: dict[str, Container] = {}
         #: Whether the squeezed containers may fit better than when they were last tried.
         self._may_fit = False
 
@@ -164,7 +164,7 @@ class PlacementPlugin(nri.Plugin, ABC):
         if not topology.cpus:
             raise ConfigError(self._source(), "hostRoot", f"{options.hostRoot} has no CPUs in sys/devices/system/cpu")
         for complaint in ignored_keys(options, len(topology.online)):
-            self.log.warning("%s", self._located(options, complaint))
+            self.log.warning("%s", self._with_line(options, complaint))
         machine = Machine.of(topology)
         changes = dict[str, Pins]()
         checkpoint = Checkpoint(options.stateDir, self.name)
@@ -180,9 +180,9 @@ class PlacementPlugin(nri.Plugin, ABC):
         else:
             policy = self._make_located(machine, options, before.saved(), before.containers)
             for container in self._place_all(policy, before.containers.values()):
-                self._squeeze(policy, container)
+                self._place_without_requests(policy, container)
             self._report(policy)
-            left_alone = self._unpinned(before)
+            left_alone = self._unpinned_resources(before)
             pins = unpinned_defaults(policy, before.containers.values(), left_alone)
             changes = {name: new for name, new in pins.items() if new != before.pins.get(name)}
             self._unconfirmed |= {name: left_alone.get(name, "") for name, new in changes.items() if any(new)}
@@ -202,9 +202,9 @@ class PlacementPlugin(nri.Plugin, ABC):
         try:
             return self.make(machine, options, state, containers)
         except WrongValue as error:
-            raise self._located(options, error) from error
+            raise self._with_line(options, error) from error
 
-    def _located(self, options: Any, error: WrongValue) -> ConfigError:
+    def _with_line(self, options: Any, error: WrongValue) -> ConfigError:
         """Add the line of the configuration file to an error, if the file still has the value."""
         with suppress(ConfigError):
             return value_error(type(options), read_file(self.config_source), error)
@@ -234,7 +234,7 @@ class PlacementPlugin(nri.Plugin, ABC):
     def synchronize(self, pods: list[m.PodSandbox], containers: list[m.Container]) -> list[nri.Update]:
         with self._lock:
             in_time = self.timer("all containers")
-            messages = _newest(pods, containers)
+            messages = _newest_containers(pods, containers)
             pod_by_id = {pod.id: pod for pod in pods}
             containers_by_id = {
                 name: self._container_of(pod_by_id[c.pod_sandbox_id], c) for name, c in messages.items()
@@ -243,7 +243,7 @@ class PlacementPlugin(nri.Plugin, ABC):
             state = self._saved_state
             if state is None:
                 state = before.saved()
-                state.free = self._unpinned(before)
+                state.free = self._unpinned_resources(before)
             for container in containers_by_id.values():
                 container.runs = True
             state.restore(containers_by_id.values())
@@ -260,13 +260,13 @@ class PlacementPlugin(nri.Plugin, ABC):
                 for name, container in policy.containers.items()
                 if container.unmet_requests is not None
             }
-            self._waiting, self._unplaced, self._pending_updates, self._may_fit = {}, {}, [], bool(self.squeezed)
-            self._unsure, self._refused = {}, Counter()
+            self._waiting, self._without_place, self._pending_updates, self._may_fit = {}, {}, [], bool(self.squeezed)
+            self._possibly_failed_resizes, self._refused = {}, Counter()
             unrestored = [container for container in containers_by_id.values() if container.id not in policy.containers]
             for container in unrestored:
                 try:
                     in_time()
-                    self._squeeze(policy, container)
+                    self._place_without_requests(policy, container)
                 except NoPlace:
                     self._waiting[container.id] = container
             self._report(policy)
@@ -280,7 +280,7 @@ class PlacementPlugin(nri.Plugin, ABC):
             ]
             pins = {**policy.pins, **unpinned_defaults(policy, earlier, state.free)}
             changes = {name: differing(new, messages[name]) for name, new in pins.items()}
-            unpinned = unpinned_resources(policy).keys() | self._unplaced.keys()
+            unpinned = unpinned_resources(policy).keys() | self._without_place.keys()
             self._unconfirmed = {name: state.free.get(name, "") for name in unpinned if any(changes.get(name, ()))}
             self._save(policy)
         self.log.info(
@@ -291,7 +291,7 @@ class PlacementPlugin(nri.Plugin, ABC):
         )
         return updates_of(changes)
 
-    def _squeeze(self, policy: Policy, container: Container) -> None:
+    def _place_without_requests(self, policy: Policy, container: Container) -> None:
         """Place a running container. If that fails, try without its requests. If that fails, leave it unpinned."""
         requests = container.requests if container.unmet_requests is None else container.unmet_requests
         container.requests, container.unmet_requests = requests, None
@@ -306,7 +306,7 @@ class PlacementPlugin(nri.Plugin, ABC):
             except NoPlace:
                 self.log.warning("%s is not pinned", container)
                 container.requests, container.unmet_requests = requests, None
-                self._unplaced[container.id] = container
+                self._without_place[container.id] = container
 
     @nri.every(1.0)
     def place_waiting(self) -> None:
@@ -319,7 +319,7 @@ class PlacementPlugin(nri.Plugin, ABC):
             while self._waiting and monotonic() < deadline:
                 container = self._waiting.pop(next(iter(self._waiting)))
                 moved += [container] if container.id in self._placed_before else []
-                self._squeeze(policy, container)
+                self._place_without_requests(policy, container)
                 placed.append(container)
             self._report_annotations(placed)
             if not self._waiting:
@@ -336,15 +336,15 @@ class PlacementPlugin(nri.Plugin, ABC):
             if monotonic() >= deadline:
                 return True
             try:
-                if name in self._unplaced:
-                    policy.create(self._unplaced[name])
+                if name in self._without_place:
+                    policy.create(self._without_place[name])
                 elif (requests := policy.containers[name].unmet_requests) is not None:
                     policy.resize(name, requests)
             except NoPlace as error:
                 self.squeezed[name] = error.reason
                 continue
             del self.squeezed[name]
-            self._unplaced.pop(name, None)
+            self._without_place.pop(name, None)
             policy.containers[name].unmet_requests = None
             self.log.info("%s now has its requested resources", policy.containers[name])
         return False
@@ -358,9 +358,11 @@ class PlacementPlugin(nri.Plugin, ABC):
                 return
             turn = self._turn
             due = {name for name in self._unconfirmed if turn % min(1 << self._refused[name], _MAX_RETRY_TURNS) == 0}
-            retried = [c for c in self._all_containers() if c.id in due or c.id in self._unsure]
-            self._unsure = {}
-            self._send(unpinned_defaults(self.present, retried, self._unpinned(self.present)) if retried else {})
+            retried = [c for c in self._all_containers() if c.id in due or c.id in self._possibly_failed_resizes]
+            self._possibly_failed_resizes = {}
+            self._send(
+                unpinned_defaults(self.present, retried, self._unpinned_resources(self.present)) if retried else {}
+            )
 
     @nri.every(1.0)
     def tune(self) -> None:
@@ -421,7 +423,7 @@ class PlacementPlugin(nri.Plugin, ABC):
         from nri.service.http import json_answer
 
         with self._lock:
-            unmet = self._unmet(self.present)
+            unmet = self._unmet_requests(self.present)
             configuration = {"given": self._configured, "problem": self._problem, "unmet": unmet}
             problems = self._tuner.problems if self._tuner else []
             names = {container.id: str(container) for container in self._all_containers()}
@@ -503,7 +505,7 @@ class PlacementPlugin(nri.Plugin, ABC):
             policy = self.present
             placed = policy.containers.get(container.id)
             if placed is None:
-                waiting = self._waiting.get(container.id) or self._unplaced.get(container.id)
+                waiting = self._waiting.get(container.id) or self._without_place.get(container.id)
                 if waiting is not None:
                     waiting.requests = requests_after(waiting, container, resources, self._node_bytes)
                     self._may_fit = True
@@ -517,7 +519,9 @@ class PlacementPlugin(nri.Plugin, ABC):
                 changes = policy.resize(placed.id, requests)
                 if placed.id in changes and self._is_settled(placed.id):
                     changes[placed.id] = differing(changes[placed.id], container, resources.cpu)
-                self._unsure |= {name: None for name, pins in changes.items() if any(pins) and not same}
+                self._possibly_failed_resizes |= {
+                    name: None for name, pins in changes.items() if any(pins) and not same
+                }
                 placed.unmet_requests = None
                 self.squeezed.pop(placed.id, None)
             except NoPlace as error:
@@ -537,21 +541,21 @@ class PlacementPlugin(nri.Plugin, ABC):
             ("CPU", request.cpus, pins.cpus, "cpuManagerPolicy to none"),
             ("memory", request.mems, pins.mems, "memoryManagerPolicy to None"),
         ):
-            if kubelet_pin and pin and manager not in self._overruled:
-                self._overruled.add(manager)
+            if kubelet_pin and pin and manager not in self._warned_managers:
+                self._warned_managers.add(manager)
                 self.log.warning(
                     "the kubelet's %s manager also pins containers, but this plugin overrules it: set %s", manager, step
                 )
 
     def stop_container(self, pod: m.PodSandbox, container: m.Container) -> list[nri.Update]:
         with self._lock:
-            return updates_of(self._end(container.id))
+            return updates_of(self._end_container(container.id))
 
     def remove_container(self, pod: m.PodSandbox, container: m.Container) -> None:
         with self._lock:  # for both steps: a decision between the steps would be undone
-            self._update(self._end(container.id))
+            self._update(self._end_container(container.id))
 
-    def _end(self, container_id: str) -> dict[str, Pins]:
+    def _end_container(self, container_id: str) -> dict[str, Pins]:
         policy = self.present
         was_placed = container_id in policy.containers
         changes = self._release(policy, container_id)
@@ -565,10 +569,10 @@ class PlacementPlugin(nri.Plugin, ABC):
             self._waiting,
             self._placed_before,
             self._unconfirmed,
-            self._unsure,
+            self._possibly_failed_resizes,
             self._refused,
             self.squeezed,
-            self._unplaced,
+            self._without_place,
         ):
             table.pop(container_id, None)
         self._may_fit = True
@@ -586,7 +590,7 @@ class PlacementPlugin(nri.Plugin, ABC):
 
     def _all_containers(self) -> list[Container]:
         """All containers, including containers that are not placed yet."""
-        return [*self.present.containers.values(), *self._waiting.values(), *self._unplaced.values()]
+        return [*self.present.containers.values(), *self._waiting.values(), *self._without_place.values()]
 
     def _present_machine(self) -> Machine:
         assert self._machine is not None, "no event comes before configure"
@@ -608,7 +612,7 @@ class PlacementPlugin(nri.Plugin, ABC):
 
     def _update(self, changes: Mapping[str, Pins]) -> None:
         """Request updates of containers from the runtime. Without a connection the next Synchronize requests them."""
-        free, names = self._unpinned(self.present), {container.id for container in self._all_containers()}
+        free, names = self._unpinned_resources(self.present), {container.id for container in self._all_containers()}
         changed = (name for name, pins in changes.items() if any(pins) and name in names)
         self._unconfirmed |= {name: free.get(name, "") for name in changed}
         self._send(changes)
@@ -637,7 +641,7 @@ class PlacementPlugin(nri.Plugin, ABC):
                 reason = reason or f"{count(len(refused), 'update')} failed"
                 self.log.warning("the runtime has not applied all updates of containers; retrying: %s", reason)
             self._refused.update(refused)
-            free = self._unpinned(self.present)
+            free = self._unpinned_resources(self.present)
             self._unconfirmed |= {name: free.get(name, "") for name in refused}
         if applied:
             self._refused = Counter({name: times for name, times in self._refused.items() if name not in applied})
@@ -649,18 +653,18 @@ class PlacementPlugin(nri.Plugin, ABC):
         """Whether no update of a container is pending. Otherwise the runtime's report may be older than the update."""
         return not (
             name in self._unconfirmed
-            or name in self._unsure
+            or name in self._possibly_failed_resizes
             or any(name in names for _, names in self._pending_updates)
         )
 
-    def _unpinned(self, policy: Policy) -> dict[str, str]:
+    def _unpinned_resources(self, policy: Policy) -> dict[str, str]:
         """The unpinned resources by container. A removed pin counts as a pin until the runtime confirms the removal."""
-        waiting = dict.fromkeys((*self._waiting, *self._unplaced), "cpus mems")
+        waiting = dict.fromkeys((*self._waiting, *self._without_place), "cpus mems")
         return unpinned_resources(policy) | waiting | self._placed_before | self._unconfirmed
 
     def _save(self, policy: Policy) -> None:
         interrupts = dict(self._tuner.first) if self._tuner else {}
-        more = bool(self._waiting or self._unplaced or self._placed_before or self._unconfirmed)
+        more = bool(self._waiting or self._without_place or self._placed_before or self._unconfirmed)
         try:
             entries = policy.changed_entries()
             if policy is self._written_policy and not more:
@@ -672,9 +676,9 @@ class PlacementPlugin(nri.Plugin, ABC):
                 if self._checkpoint.add(entries):
                     return
             state = policy.saved()
-            waiting = self._waiting | self._unplaced
+            waiting = self._waiting | self._without_place
             state.containers |= {name: ContainerState.of(container) for name, container in waiting.items()}
-            state.interrupts, state.free = interrupts, self._unpinned(policy)
+            state.interrupts, state.free = interrupts, self._unpinned_resources(policy)
             self._written_policy = None if more else policy
             self._checkpoint.write(state)
         except OSError as error:
@@ -690,7 +694,7 @@ class PlacementPlugin(nri.Plugin, ABC):
         for container, warning in islice(warnings, MAX_WARNINGS):
             self.log.warning("%s: %s", container, warning)
 
-    def _unmet(self, policy: Policy) -> list[str]:
+    def _unmet_requests(self, policy: Policy) -> list[str]:
         """Requests of running containers that the configuration cannot serve, in at most `MAX_WARNINGS` lines."""
         names = [name for name in policy.unmet if name in policy.containers]
         places = {name: place.name for place in policy.places() for name in place.containers} if names else {}
@@ -702,7 +706,7 @@ class PlacementPlugin(nri.Plugin, ABC):
         return lines if more <= 1 else [*lines[:-1], f"{more} more containers"]
 
     def _report(self, policy: Policy) -> None:
-        for line in self._unmet(policy):
+        for line in self._unmet_requests(policy):
             self.log.warning("%s", line)
 
 
@@ -711,8 +715,8 @@ def _unique_name(container: Container) -> tuple[str, ...]:
     return container.pod.uid, container.pod.namespace, container.pod.name, container.name
 
 
-def _newest(pods: list[m.PodSandbox], containers: list[m.Container]) -> dict[str, m.Container]:
-    """The live containers by id, the oldest first. Of several containers with the same name only the newest counts."""
+def _newest_containers(pods: list[m.PodSandbox], containers: list[m.Container]) -> dict[str, m.Container]:
+    """The live containers by id, the oldest first. Of several containers with the same name only the newest is used."""
     names = {pod.id: (pod.uid, pod.namespace, pod.name) for pod in pods}
     alive = [container for container in containers if container.state in _ALIVE and container.pod_sandbox_id in names]
     alive.sort(key=lambda container: (container.created_at, container.id))

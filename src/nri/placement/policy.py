@@ -245,7 +245,7 @@ def document(policy: Policy) -> dict[str, Any]:
     place_names = {container: place.name for place in places for container in place.containers}
     return {
         "policy": policy.name,
-        "places": [_place(place, policy) for place in places],
+        "places": [_place_row(place, policy) for place in places],
         "containers": [_container(c, place_names.get(c.id, ""), policy) for c in policy.containers.values()],
         **tuning_document(policy.options.cpuClasses, policy.tuning()),
         "zones": policy.node_zones(),
@@ -311,7 +311,7 @@ def exposition(gauges: Iterable[Gauge]) -> str:
     return "".join(f"{line}\n" for lines in families.values() for line in lines)
 
 
-def _place(place: Place, policy: Policy) -> dict[str, Any]:
+def _place_row(place: Place, policy: Policy) -> dict[str, Any]:
     return {
         "name": place.name,
         "level": place.level,

@@ -35,7 +35,7 @@ def read_machine(path: str) -> Topology:
     file, _, inside = path.rpartition(":") if not Path(path).exists() else (path, "", "")
     file = file or path
     if not Path(file).exists():
-        raise ConfigError(path, "", "folder or archive not found", "name a copy of a machine's root")
+        raise ConfigError(path, "", "folder or archive not found", "specify a copy of a machine's root")
     try:
         if not Path(file).is_file():
             topology = read_topology(Root(path))
@@ -44,9 +44,9 @@ def read_machine(path: str) -> Topology:
                 topology = read_topology(_Snapshot(tar, inside or _only_machine(file, tar)))
     except _DAMAGE as error:
         reason = f"cannot read the machine: {first_line(error).rstrip(':')}"
-        raise ConfigError(path, "", reason, "name a copy of the machine's root, or an archive of the copy") from error
+        raise ConfigError(path, "", reason, "specify a copy of the machine's root, or an archive of it") from error
     if not topology.cpus:
-        raise ConfigError(path, "", "no CPUs found in sys/devices/system/cpu", "name a copy of a machine's root")
+        raise ConfigError(path, "", "no CPUs found in sys/devices/system/cpu", "specify a copy of a machine's root")
     return topology
 
 

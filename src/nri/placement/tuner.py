@@ -53,7 +53,7 @@ class Tuner:
         results = list(self._write_cpus(new))
         self._settings = new
         results += self._write_interrupts(tuning, options.controllableInterrupts, machine)
-        self._complain(results)
+        self._report_problems(results)
 
     def _write_cpus(self, new: Settings) -> Iterable[Result]:
         for cpu, setting in new.cpus.items():
@@ -116,7 +116,7 @@ class Tuner:
                     interrupts[number] = description, cpus
         return interrupts
 
-    def _complain(self, results: Iterable[Result]) -> None:
+    def _report_problems(self, results: Iterable[Result]) -> None:
         """Report settings that are not in force, one message per kind of problem, and each message once."""
         kinds: dict[tuple[str, str], list[str]] = {}
         for result in results:

@@ -346,11 +346,14 @@ def affinities(
     """
     affinity = {}
     for number, (description, first) in interrupts.items():
-        if not _has(controllable, number, description):
+        if not _has_pattern(controllable, number, description):
             continue
         claimed, masked, sinks = 0, 0, 0
         for rule in irq_affinities:
-            claims, masks_it = _has(rule.claim, number, description), _has(rule.mask, number, description)
+            claims, masks_it = (
+                _has_pattern(rule.claim, number, description),
+                _has_pattern(rule.mask, number, description),
+            )
             if masks_it and (rule.claim_first or not claims):
                 masked |= rule.cpus
             elif claims:
@@ -377,16 +380,16 @@ def unmovable(
         matching = [
             number
             for number, description in descriptions.items()
-            if _has((pattern,), number if some_will_do else -1, description)
+            if _has_pattern((pattern,), number if some_will_do else -1, description)
         ]
-        fixed = [number for number in matching if not _has(controllable, number, descriptions[number])]
+        fixed = [number for number in matching if not _has_pattern(controllable, number, descriptions[number])]
         if fixed and (len(fixed) == len(matching) or not some_will_do):
             problem = f"{pattern!r} is interrupt {fixed[0]} ({descriptions[fixed[0]]}), which must not be moved"
             return f"{problem}; controllableInterrupts: {', '.join(controllable) or 'none'}"
     return ""
 
 
-def _has(patterns: Sequence[str], number: int, description: str) -> bool:
+def _has_pattern(patterns: Sequence[str], number: int, description: str) -> bool:
     """Whether patterns match an interrupt's number or description, which may end with a space."""
     texts = description, f"{description} "
     return any(str(number) == pattern or any(fnmatchcase(text, pattern) for text in texts) for pattern in patterns)

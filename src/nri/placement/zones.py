@@ -84,7 +84,7 @@ class MemoryZones:
         self.kinds = sum(bit for bit, mask in self._of_kind.items() if mask)
         self._kinds: Callable[[int], int] = lru_cache(1024)(self._kinds_in)
         self._capacities: Callable[[int], int] = lru_cache(1024)(self._capacity_in)
-        self._starts: Callable[[int, int, bool], tuple[int, int]] = lru_cache(1024)(self._start)
+        self._cached_start_zone: Callable[[int, int, bool], tuple[int, int]] = lru_cache(1024)(self._start_zone)
         self._rings = {number: _rings(node) for number, node in self._nodes.items()}
         self.zones: dict[str, int] = {}
         self.touched: dict[str, None] = {}
@@ -130,40 +130,40 @@ class MemoryZones:
     def allocate(self, request: Request) -> Offer:
         """Allocate memory for a request. Returns its zone and the moved users. Raises NoMemory if no zone fits."""
         try:
-            request, zone = self._beginning(request)
+            request, zone = self._request_and_zone(request)
             self._requests[request.user] = request
             self._assign(request.user, zone)
-            if self._overcommitted(zone)[0]:
-                self._leave(request.user)
+            if self._overcommitted_zones(zone)[0]:
+                self._remove_user(request.user)
                 del self._requests[request.user]
-                return self.commit(self._tried(request, zone))
+                return self.commit(self._trial_offer(request, zone))
             self.version += 1
             return Offer(request, zone, {}, self.version)
         finally:
-            self._forget()
+            self._forget_empty_zones()
 
     def offer(self, request: Request) -> Offer:
         """Try a request, and undo it. Raises NoMemory if no zone fits."""
-        return self._tried(*self._beginning(request))
+        return self._trial_offer(*self._request_and_zone(request))
 
-    def _beginning(self, request: Request) -> tuple[Request, int]:
+    def _request_and_zone(self, request: Request) -> tuple[Request, int]:
         """Complete a request, and return its zone if nobody has to move. Raises NoMemory if no zone fits."""
-        zone, kinds = self._starts(request.nodes, self._checked(request), request.strict)
+        zone, kinds = self._cached_start_zone(request.nodes, self._checked_kinds(request), request.strict)
         self._age += 1
         return request._replace(age=self._age, kinds=kinds), zone
 
-    def _tried(self, request: Request, zone: int) -> Offer:
-        before = self._begin()
+    def _trial_offer(self, request: Request, zone: int) -> Offer:
+        before = self._begin_trial()
         self._requests[request.user] = request
         try:
             self._assign(request.user, zone)
-            self._spill(zone)
+            self._move_excess(zone)
             moved = {user: self.zones[user] for user in before if user in self.zones}
         finally:
-            self._revert()
+            self._revert_trial()
             del self._requests[request.user]
             if self.forget_trials:
-                self._forget()
+                self._forget_empty_zones()
         zone = moved.pop(request.user)
         return Offer(request, zone, moved, self.version)
 
@@ -176,19 +176,19 @@ class MemoryZones:
         for user, zone in offer.moved.items():
             self._assign(user, zone)
         self.version += 1
-        self._forget()
+        self._forget_empty_zones()
         return offer
 
     def adopt(self, request: Request, zone: int) -> None:
         """Give a user exactly this zone. Raises NoMemory if the zone does not exist or is too small."""
-        kinds = self._checked(request)
+        kinds = self._checked_kinds(request)
         if not zone or zone & ~self.all:
             raise NoMemory(f"memory nodes not found: {masks.text(zone & ~self.all)}")
         self._age += 1
         self._requests[request.user] = request._replace(age=self._age, kinds=kinds)
         self._assign(request.user, zone)
         self.version += 1
-        if self._overcommitted(zone)[0]:
+        if self._overcommitted_zones(zone)[0]:
             self.release(request.user)
             raise NoMemory(f"not enough memory in nodes {masks.text(zone)}")
 
@@ -209,12 +209,12 @@ class MemoryZones:
         new, added = self._expand(zone | nodes, kinds)
         if not new:
             raise NoMemory(f"no further memory nodes for {user}")
-        before = self._begin()
+        before = self._begin_trial()
         try:
             self._assign(user, zone | nodes | new)
-            self._spill(zone | nodes | new)
+            self._move_excess(zone | nodes | new)
         except NoMemory:
-            self._revert()
+            self._revert_trial()
             raise
         self._undo = None
         self._requests[user] = request._replace(kinds=request.kinds | added)
@@ -223,10 +223,10 @@ class MemoryZones:
     def release(self, user: str) -> None:
         """Release a user's memory, if it has any."""
         if user in self._requests:
-            self._leave(user)
+            self._remove_user(user)
             del self._requests[user]
             self.version += 1
-            self._forget()
+            self._forget_empty_zones()
 
     def begins_at(self, user: str, nodes: int, kinds: int) -> bool:
         """Whether a user's request is for these nodes and kinds."""
@@ -243,17 +243,17 @@ class MemoryZones:
         changed = {user for user, _ in self.zones.items() ^ zones.items()}
         changed |= {user for user, request in requests.items() if self._requests.get(user) is not request}
         for user in changed:
-            self._leave(user)
+            self._remove_user(user)
         self._requests = requests
         for user in changed & zones.keys():
             self._assign(user, zones[user])
         self.zones = zones
         self.version += 1
-        self._forget()
+        self._forget_empty_zones()
 
     # -- the first zone of a request ----------------------------------------------------------------------------------
 
-    def _checked(self, request: Request) -> int:
+    def _checked_kinds(self, request: Request) -> int:
         """The kinds of a request. Raises NoMemory if the request is invalid."""
         if request.user in self._requests:
             raise NoMemory(f"{request.user} already has memory")
@@ -265,13 +265,13 @@ class MemoryZones:
             raise NoMemory("the request has no memory nodes")
         return request.kinds & self.kinds or self.kinds_of(request.nodes)
 
-    def _start(self, nodes: int, kinds: int, strict: bool) -> tuple[int, int]:
+    def _start_zone(self, nodes: int, kinds: int, strict: bool) -> tuple[int, int]:
         """The zone for these nodes and kinds, with some normal memory, and its kinds. Raises NoMemory if none fits."""
-        zone = self._initial(nodes, kinds, strict)
-        zone, added = self._normal(zone, kinds, strict)
+        zone = self._initial_zone(nodes, kinds, strict)
+        zone, added = self._with_normal_memory(zone, kinds, strict)
         return zone, kinds | added
 
-    def _initial(self, nodes: int, kinds: int, strict: bool) -> int:
+    def _initial_zone(self, nodes: int, kinds: int, strict: bool) -> int:
         zone = nodes
         missing = kinds & ~self.kinds_of(zone)
         if missing:
@@ -281,7 +281,7 @@ class MemoryZones:
             raise NoMemory(f"no memory of type {_kind_names(kinds)} near nodes {masks.text(nodes)}")
         return preferred or zone
 
-    def _normal(self, zone: int, requested: int, strict: bool) -> tuple[int, int]:
+    def _with_normal_memory(self, zone: int, requested: int, strict: bool) -> tuple[int, int]:
         """The zone, widened until it has normal memory, and the kinds that were added."""
         if zone & self.normal:
             return zone, 0
@@ -304,13 +304,13 @@ class MemoryZones:
     def _expand(self, zone: int, kinds: int) -> tuple[int, int]:
         nodes = added = 0
         for bit, mask in self._of_kind.items():
-            new = self._nearest(zone, mask & ~zone) if bit & kinds else 0
+            new = self._nearest_nodes(zone, mask & ~zone) if bit & kinds else 0
             if new:
                 nodes |= new
                 added |= bit
         return nodes, added
 
-    def _nearest(self, zone: int, candidates: int) -> int:
+    def _nearest_nodes(self, zone: int, candidates: int) -> int:
         close, least = 0, 1 << 62
         for number in masks.members(zone & self.all):
             for distance, ring in self._rings[number]:
@@ -323,9 +323,9 @@ class MemoryZones:
 
     # -- overcommitted zones ------------------------------------------------------------------------------------------
 
-    def _spill(self, nodes: int) -> None:
+    def _move_excess(self, nodes: int) -> None:
         """Move requests until no zone that touches these nodes is overcommitted."""
-        zones, excess = self._overcommitted(nodes)
+        zones, excess = self._overcommitted_zones(nodes)
         while zones:
             moved = 0
             for priority in (1, 2, PRESERVED):
@@ -337,14 +337,14 @@ class MemoryZones:
                     for zone in zones:
                         if zone in excess:
                             moved += self._shrink(zone, excess[zone], priority, kinds)
-                    zones, excess = self._overcommitted(nodes)
+                    zones, excess = self._overcommitted_zones(nodes)
                     if not zones:
                         return
             if not moved:
                 over = ", ".join(f"{size(excess[zone])} too much in nodes {masks.text(zone)}" for zone in zones)
                 raise NoMemory(f"not enough memory: {over}")
 
-    def _overcommitted(self, nodes: int) -> tuple[list[int], dict[int, int]]:
+    def _overcommitted_zones(self, nodes: int) -> tuple[list[int], dict[int, int]]:
         excess = {zone: -free for zone in self._users if zone & nodes and (free := self.free(zone)) < 0}
         if len(excess) < 2:
             return list(excess), excess
@@ -380,34 +380,34 @@ class MemoryZones:
 
     # -- bookkeeping --------------------------------------------------------------------------------------------------
 
-    def _begin(self) -> dict[str, int]:
+    def _begin_trial(self) -> dict[str, int]:
         """Start recording the previous zones of moved users, 0 for a new user. Returns the record."""
         self._undo = {}
         return self._undo
 
-    def _revert(self) -> None:
+    def _revert_trial(self) -> None:
         before, self._undo = self._undo or {}, None
         for user, zone in before.items():
-            self._leave(user)
+            self._remove_user(user)
             if zone:
                 self._assign(user, zone)
 
     def _assign(self, user: str, zone: int) -> None:
         if self._undo is not None:
             self._undo.setdefault(user, self.zones.get(user, 0))
-        self._leave(user)
+        self._remove_user(user)
         self._users.setdefault(zone, set()).add(user)
         self._used[zone] = self._used.get(zone, 0) + self._requests[user].size_bytes
         self.zones[user] = zone
 
-    def _leave(self, user: str) -> None:
+    def _remove_user(self, user: str) -> None:
         zone = self.zones.pop(user, None)
         self.touched[user] = None
         if zone is not None:
             self._users[zone].discard(user)
             self._used[zone] -= self._requests[user].size_bytes
 
-    def _forget(self) -> None:
+    def _forget_empty_zones(self) -> None:
         for zone in [zone for zone, users in self._users.items() if not users]:
             del self._users[zone], self._used[zone]
 

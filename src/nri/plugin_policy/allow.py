@@ -17,7 +17,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from nri.api.events import ALL, BY_NUMBER, EventMask
 from nri.api.fields import EVICT, NAMES, RESOURCES_TREE, TREE, Node, Row, named
 from nri.api.messages import ContainerAdjustment, ContainerEviction, ContainerUpdate
-from nri.api.selectors import Parsed, Pattern, matches
+from nri.api.selectors import ParsedSelectors, Pattern, matches
 from nri.errors import PluginError
 from nri.text import plain
 
@@ -29,7 +29,7 @@ EventName = Literal[
 ]  # fmt: skip
 
 
-class AllowedField(Parsed):
+class AllowedField(ParsedSelectors):
     """An entry of ``fields``, and the paths of the merge table that it covers."""
 
     __slots__ = ("paths",)

@@ -98,8 +98,10 @@ def parse(source: Source) -> dict[str, Table]:
     plugin_defaults = (
         {key: value for key, value in defaults.items() if key != "strict"} if isinstance(defaults, dict) else {}
     )
-    common = _checked(plugin_defaults, (DEFAULTS,), [])  # checked once, so that its mistakes are reported only once
-    empty = _checked({}, (DEFAULTS,), [])
+    common = _checked_table(
+        plugin_defaults, (DEFAULTS,), []
+    )  # checked once, so that its mistakes are reported only once
+    empty = _checked_table({}, (DEFAULTS,), [])
     for name, value in tree.items():
         if name != DEFAULTS and not _is_plugin(name, value, problems):
             continue
@@ -130,7 +132,7 @@ def _is_plugin(name: str, value: object, problems: list[Problem]) -> bool:
 def _table(name: str, tree: Any, common: _Checked, problems: list[Problem]) -> Table | None:
     """A plugin's table, with the keys of the common table."""
     values, timeouts = common[0].copy(), common[1]
-    own_values, own_timeouts = _checked(tree, (name,), problems)
+    own_values, own_timeouts = _checked_table(tree, (name,), problems)
     values.update(own_values)
     before = len(problems)
     table = cast(Table | None, build(values, (name,), problems))
@@ -144,7 +146,7 @@ def _table(name: str, tree: Any, common: _Checked, problems: list[Problem]) -> T
     return table
 
 
-def _checked(tree: Any, path: tuple[str, ...], problems: list[Problem]) -> _Checked:
+def _checked_table(tree: Any, path: tuple[str, ...], problems: list[Problem]) -> _Checked:
     """Check the keys of a table. A `timeout` by event is checked separately: a union type would give unclear errors."""
     timeouts = None
     if isinstance(tree, dict) and isinstance(tree.get("timeout"), dict):

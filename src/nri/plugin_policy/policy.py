@@ -123,7 +123,7 @@ def _lists(holder: object, *names: str) -> dict[str, list[str]]:
 def resolve(table: Table, declared: FailurePolicy | None = None, rules: Rules = Rules.DEFAULT) -> PluginPolicy:
     """Resolve one plugin's policy from the operator's table and the plugin's declaration.
 
-    The protocol does not distinguish a declared false from no declaration, so only a declared true counts.
+    The protocol does not distinguish a declared false from no declaration, so only a declared true is used.
     """
     if table.fail_request is not None:
         fail_request = _events(table.fail_request)
@@ -203,7 +203,7 @@ class Policies:
         self._missing = False
         self._fingerprint = None if path is None else fingerprint(path)
         if path is not None and self._fingerprint is not None:
-            self._use(policy_file.read(path))
+            self._use_tables(policy_file.read(path))
         elif path not in (None, DEFAULT_PATH):  # the operator has configured it
             log.warning(_ABSENT, path)
 
@@ -223,7 +223,7 @@ class Policies:
         self._fingerprint = now
         self._missing = False
         try:
-            self._use({} if self.path is None or now is None else policy_file.read(self.path))
+            self._use_tables({} if self.path is None or now is None else policy_file.read(self.path))
         except ConfigError as error:
             self.error = error
             self._report(error)
@@ -233,7 +233,7 @@ class Policies:
         else:
             log.info("policies read again from %s: generation %d", self.path, self.generation)
 
-    def _use(self, tables: Mapping[str, Table]) -> None:
+    def _use_tables(self, tables: Mapping[str, Table]) -> None:
         resolved = ((name, resolve(table)) for name, table in tables.items() if name != policy_file.DEFAULTS)
         self._required = tuple((name, policy) for name, policy in resolved if policy.required)
         self._tables = tables

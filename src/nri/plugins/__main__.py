@@ -31,7 +31,7 @@ def main(arguments: list[str], environment: Mapping[str, str]) -> int:
         sys.argv[1:] = flags
         runpy.run_module(module, run_name="__main__", alter_sys=True)
         return 0
-    return _foreign(name, flags)
+    return _run_foreign_plugin(name, flags)
 
 
 def bundled(name: str) -> str | None:
@@ -47,7 +47,7 @@ def bundled(name: str) -> str | None:
     return None if spec is None else module
 
 
-def _foreign(name: str, flags: list[str]) -> int:
+def _run_foreign_plugin(name: str, flags: list[str]) -> int:
     """Run a plugin that another Python package has registered."""
     from importlib.metadata import entry_points  # takes 15 ms, which bundled plugins save
 

@@ -81,7 +81,7 @@ def items(node: Any, field: str) -> list[Any]:
 def keys(node: Any, field: str) -> Iterator[tuple[str, Any]]:
     """The keys of a mapping with the nodes of their values."""
     if node.id != "mapping":
-        raise InvalidValue(field, f"expected a mapping of keys, not {_describe(node)}", "write 'key: value'")
+        raise InvalidValue(field, f"expected a mapping of keys to values, not {_describe(node)}", "write 'key: value'")
     for key, value in node.value:
         if key.id != "scalar" or key.tag.endswith(":merge"):
             raise InvalidValue(field, f"a key is {_describe(key)}", "write keys as strings")
@@ -95,10 +95,10 @@ def table(node: Any, field: str, kind: type[T], unknown: list[str]) -> T:
     a line to `unknown`.
     """
     hints, defaults = get_type_hints(kind), kind._field_defaults  # type: ignore[attr-defined]  # a NamedTuple
-    names = {_folded(name): name for name in hints}
+    names = {_folded_key(name): name for name in hints}
     values: dict[str, Any] = {}
     for key, value in keys(node, field):
-        name = names.get(_folded(key))
+        name = names.get(_folded_key(key))
         where = f"{field}.{key}".lstrip(".")
         if name is None:
             if len(unknown) < MAX_UNKNOWN_KEYS:
@@ -114,7 +114,7 @@ def table(node: Any, field: str, kind: type[T], unknown: list[str]) -> T:
     return kind(**values)
 
 
-def _folded(key: str) -> str:
+def _folded_key(key: str) -> str:
     """A key in the form in which keys are compared: `hostIf`, `host-if` and `host_if` are equal."""
     return key.replace("_", "").replace("-", "").lower()
 
@@ -140,7 +140,7 @@ def texts(node: Any, field: str) -> tuple[str, ...]:
 
 
 def _number(node: Any, field: str) -> int:
-    written = _written(node)
+    written = _scalar_text(node)
     if len(written) > MAX_NUMBER_CHARACTERS:
         raise InvalidValue(field, f"{_describe(node)} is too large a number")
     bare = node.id == "scalar" and not node.style
@@ -159,18 +159,18 @@ def _number(node: Any, field: str) -> int:
 
 
 def _mode(node: Any, field: str) -> int:
-    if re.fullmatch("0[0-7]{1,6}", _written(node)):
+    if re.fullmatch("0[0-7]{1,6}", _scalar_text(node)):
         return int(node.value, 8)
     return _number(node, field)
 
 
-def _written(node: Any) -> str:
+def _scalar_text(node: Any) -> str:
     return str(node.value) if node.id == "scalar" else ""
 
 
 def _describe(node: Any) -> str:
     if node.id != "scalar":
-        return "a list" if node.id == "sequence" else "a mapping of keys"
+        return "a list" if node.id == "sequence" else "a mapping of keys to values"
     return "nothing" if is_null(node) else quote(cut(node.value, 60))
 
 
@@ -273,13 +273,13 @@ class Annotation:
 
     def row(self, kind: type[T]) -> T | None:
         """Read a mapping as the NamedTuple `kind`, see `table`. Returns None without a value."""
-        with self._refusing():
+        with self._as_refusal():
             root = self._root()
             return None if root is None else table(root, "", kind, self._warnings)
 
     def rows(self, kind: type[T], key: str = "") -> list[T]:
         """Read a list of mappings. With `key`, the values of that field must be unique."""
-        with self._refusing():
+        with self._as_refusal():
             nodes = enumerate(items(self._root(), ""))
             rows = [table(node, f"[{field}]", kind, self._warnings) for field, node in nodes]
         if key:
@@ -288,14 +288,14 @@ class Annotation:
 
     def texts(self) -> list[str]:
         """Read a list of strings without duplicates."""
-        with self._refusing():
+        with self._as_refusal():
             values = list(texts(self._root(), ""))
         self.refuse_duplicates((f"[{field}]", text) for field, text in enumerate(values))
         return values
 
     def pairs(self) -> dict[str, str]:
         """Read a mapping of strings with any keys."""
-        with self._refusing():
+        with self._as_refusal():
             root = self._root()
             return {} if root is None else {key: text(node, key) for key, node in keys(root, "")}
 
@@ -318,7 +318,7 @@ class Annotation:
         return [plain(f"annotation {self.key}: {words}") for words in self._warnings]
 
     @contextmanager
-    def _refusing(self) -> Iterator[None]:
+    def _as_refusal(self) -> Iterator[None]:
         try:
             yield
         except InvalidValue as error:

@@ -116,7 +116,7 @@ def supervise(target: str, *, quiet: bool = False) -> int:
                 log(f"{mistake} ({running}; waiting for a change)")
         if not stop:
             log("a file has changed; restarting the plugin")
-        code = _end(child)
+        code = _end_child(child)
         if stop:
             return code or stop.exit_code
 
@@ -142,7 +142,7 @@ def _log(line: str) -> None:
     sys.stderr.write(f"nri: {escape(line)}\n")
 
 
-def _end(child: subprocess.Popen[bytes]) -> int:
+def _end_child(child: subprocess.Popen[bytes]) -> int:
     """Stop the child, by SIGKILL if it does not end in time. Returns its exit code."""
     if child.poll() is None:
         child.terminate()

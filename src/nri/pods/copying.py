@@ -33,7 +33,7 @@ def copy_from(cri: CriClient, container_id: str, source: str, target: str, max_b
     parent, base = posixpath.split(path)
     base = base or "."
     if base == "..":
-        raise NriError(f"{plain(source)}: name a file or a folder, not the parent of a folder")
+        raise NriError(f"{plain(source)}: specify a file or a folder, not the parent of a folder")
     if os.path.isdir(target) or base == ".":
         os.makedirs(target, exist_ok=True)
         destination = Destination(target, base, base, max_bytes)

@@ -185,7 +185,7 @@ def _create_parent(folder: Path) -> None:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
         what = "the folder of pods" if path == real else f"a folder above {folder}"
         if status.st_uid not in (0, os.geteuid()):
-            raise NriError(f"{path}: user {status.st_uid} owns {what}; name another folder with --pods-dir")
+            raise NriError(f"{path}: user {status.st_uid} owns {what}; choose another folder with --pods-dir")
         if status.st_mode & _OTHERS_WRITE and not status.st_mode & stat.S_ISVTX:
             raise NriError(f"{path}: other users may write to {what}; chmod go-w {path}")
 

@@ -114,7 +114,7 @@ def run(
                 folder.set_pod_id(home, pod_id)
         _set_address(cri, pod_id, pod)
         for container in pod.containers:
-            _start(cri, pod_id, pod, container, report, init_s)
+            _start_container(cri, pod_id, pod, container, report, init_s)
     except BaseException as error:
         outcome = _undo(cri, pod, pod_id, home)
         if not isinstance(error, (NriError, OSError)):
@@ -167,7 +167,7 @@ def _set_address(cri: CriClient, pod_id: str, pod: PodRequest) -> None:
                 variable.value = status.network.ip.encode()
 
 
-def _start(
+def _start_container(
     cri: CriClient, pod_id: str, pod: PodRequest, container: ContainerRequest, report: ReportLine, init_s: float
 ) -> None:
     """Create and start a container. Wait for an init container to end."""

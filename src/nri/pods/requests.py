@@ -110,13 +110,13 @@ def read_pods(source: Source, node: Node) -> list[PodRequest]:
         names.add(request.name)
         unused = [key for key in unread(tree, _IGNORED_KEYS) if key.path not in manifest.unknown_keys]
         is_pod = tree.get("kind") == "Pod"
-        request.notes = [*manifest.key_notes, *(_note(manifest.document, key, is_pod=is_pod) for key in unused)]
+        request.notes = [*manifest.key_notes, *(_note_text(manifest.document, key, is_pod=is_pod) for key in unused)]
         requests.append(request)
     requests[0].notes[:0] = left_out
     return requests
 
 
-def _note(document: Document, key: Unread, *, is_pod: bool) -> str:
+def _note_text(document: Document, key: Unread, *, is_pod: bool) -> str:
     """Describe a key without effect: file, line and the reason."""
     reason = "no container mounts it" if _VOLUME.fullmatch(key.path) else _REASONS.get(key.key, "")
     if not reason:

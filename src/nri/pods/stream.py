@@ -134,7 +134,7 @@ def _with_tls(connection: socket.socket, host: str, server: str) -> socket.socke
         return ssl.create_default_context().wrap_socket(connection, server_hostname=host)
     except ssl.SSLCertVerificationError as error:
         connection.close()
-        step = "name a file with its CA in the variable SSL_CERT_FILE"
+        step = "set the variable SSL_CERT_FILE to a file with its CA"
         raise NriError(f"{server}: its certificate is not trusted: {error.verify_message}. {step}") from None
     except OSError as error:
         connection.close()
@@ -169,7 +169,7 @@ class _Conversation:
 
     def __init__(self, connection: socket.socket, data: bytes, ends: Streams, *, tty: bool, outcome: bool) -> None:
         self._ends, self._json = ends, outcome
-        self._spdy, self._link, self._first = spdy.Connection(client=True), Link(connection), data
+        self._spdy, self._link, self._first_bytes = spdy.Connection(client=True), Link(connection), data
         kinds = ["error", *(["stdin"] if ends.stdin is not None else []), "stdout"]
         kinds += ["resize"] if tty else ["stderr"]
         self._streams = {kind: self._spdy.open({"streamtype": kind}) for kind in kinds}
@@ -182,7 +182,7 @@ class _Conversation:
             self._resize()
 
     def run(self) -> int:
-        self._receive(self._first)
+        self._receive(self._first_bytes)
         deadline = None
         while self._open and not self._link.lost:
             self._link.send(self._spdy.take())

@@ -48,20 +48,20 @@ def bind(sub_path: SubPath) -> None:
     """
     try:
         with ExitStack() as stack:
-            base = _opened(stack, os.open(sub_path.volume, os.O_PATH | os.O_CLOEXEC))
+            base = _close_later(stack, os.open(sub_path.volume, os.O_PATH | os.O_CLOEXEC))
             try:
-                inside = _inside(base, sub_path.path)
+                inside = _path_inside(base, sub_path.path)
             except FileNotFoundError:
                 _create(base, sub_path.path)
-                inside = _inside(base, sub_path.path)
-            part = _opened(stack, open_below(_of_descriptor(base), inside, os.O_PATH, follow=False))
+                inside = _path_inside(base, sub_path.path)
+            part = _close_later(stack, open_below(_of_descriptor(base), inside, os.O_PATH, follow=False))
             _make_target(Path(sub_path.target), is_folder=stat.S_ISDIR(os.fstat(part).st_mode))
             mount(_of_descriptor(part), Path(sub_path.target), flags=MS_BIND)
     except OSError as error:
         raise NriError(f"{sub_path.place}: {_KEY}: {plain(sub_path.path)}: {_reason(error)}") from None
 
 
-def _opened(stack: ExitStack, descriptor: int) -> int:
+def _close_later(stack: ExitStack, descriptor: int) -> int:
     stack.callback(os.close, descriptor)
     return descriptor
 
@@ -71,7 +71,7 @@ def _of_descriptor(descriptor: int) -> str:
     return f"/proc/self/fd/{descriptor}"
 
 
-def _inside(base: int, path: str) -> str:
+def _path_inside(base: int, path: str) -> str:
     """Resolve links in a path below an open folder. Raises OSError (EXDEV) if the path leads out of the folder.
 
     Links are followed as on this machine, so that an absolute link may lead back into a hostPath volume.
@@ -93,7 +93,7 @@ def _create(base: int, path: str) -> None:
     existing = "."
     while names:
         try:
-            existing = _inside(base, f"{existing}/{names[0]}")
+            existing = _path_inside(base, f"{existing}/{names[0]}")
         except FileNotFoundError:
             break
         del names[0]

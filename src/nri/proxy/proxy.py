@@ -68,7 +68,7 @@ class Proxy:
         self.store = Store(self._checkpoint)
         self.backend = Backend(self.runtime)
         self._runtime_name: str | None = None
-        self.backend.on_connect(self._connected)
+        self.backend.on_connect(self._forget_runtime_name)
         self.domain = Domain(settings, self.store, self.backend, builtin, observer, reporters)
         self.adaptation = self.domain.adaptation
         queries = RuntimeQueries(self.backend)
@@ -148,7 +148,7 @@ class Proxy:
             self._runtime_name = str(answer.runtime_name)
         return self._runtime_name
 
-    def _connected(self) -> None:
+    def _forget_runtime_name(self) -> None:
         self._runtime_name = None  # it may be another runtime
 
     @property

@@ -56,25 +56,25 @@ class ServerCertificate:
     ) -> None:
         self._files, self._log, self._doubts, self._minimum = files, log, doubts, minimum_version
         self._lock = threading.Lock()
-        self._seen = self._stamp()
+        self._loaded_stamps = self._file_stamps()
         self._context = self._load()
 
     def context(self) -> ssl.SSLContext:
         """Return the context of the present files. If new files cannot be used, the previous context stays in use."""
         with self._lock:
-            now = self._stamp()
-            if now != self._seen:
-                self._seen = now
+            now = self._file_stamps()
+            if now != self._loaded_stamps:
+                self._loaded_stamps = now
                 try:
                     self._context = self._load()
                     self._log.info("certificate reloaded")
                 except (ConfigError, OSError) as error:
                     # After a lack of file descriptors the next connection tries again.
-                    self._seen = () if isinstance(error, OSError) else now
+                    self._loaded_stamps = () if isinstance(error, OSError) else now
                     self._log.warning("the previous certificate stays in use: %s", error)
             return self._context
 
-    def _stamp(self) -> tuple[Any, ...]:
+    def _file_stamps(self) -> tuple[Any, ...]:
         files = self._files
         paths = filter(None, (files.certificate, files.key, files.client_ca))
         try:

@@ -53,7 +53,7 @@ _REASON_PHRASES: Final = {
 
 #: Status code, content type and content of a response.
 Answer = tuple[int, str, bytes]
-#: Answers a request, given its query parameters; of several parameters with one name, the last counts.
+#: Answers a request, given its query parameters; of several parameters with one name, the last is used.
 Handler = Callable[[Mapping[str, str]], Answer]
 #: Answers a POST request, given its headers by lower-case name and its body.
 BodyHandler = Callable[[Mapping[str, str], bytes], Answer]
@@ -187,7 +187,7 @@ class Server:
         woken, waker = socket.socketpair()
         waker.setblocking(False)
         self._wakers.append(waker)  # for `close`, because closing the listener does not wake this thread
-        self._connections_by_trust[trusted].on_room = partial(_wake, waker)
+        self._connections_by_trust[trusted].on_room = partial(_wake_loop, waker)
         with selectors.DefaultSelector() as selector, woken, waker, ExitStack() as stack:
             stack.callback(_close_all, silent)
             stack.callback(_close_all, waiting)
@@ -211,7 +211,7 @@ class Server:
                         woken.recv(4096)
                     elif not self._accept_one(listener, selector, silent):
                         return
-                self._admit(waiting, trusted)
+                self._serve_waiting(waiting, trusted)
                 while silent and next(iter(silent.values()))[1] <= time.monotonic():
                     _close_oldest(selector, silent)
                 while waiting and next(iter(waiting.values())) <= time.monotonic():
@@ -244,7 +244,7 @@ class Server:
         selector.register(sock, selectors.EVENT_READ, connection)
         return True
 
-    def _admit(self, waiting: dict[Connection, float], trusted: bool) -> None:
+    def _serve_waiting(self, waiting: dict[Connection, float], trusted: bool) -> None:
         """Serve waiting connections, each in a separate thread, up to the limit."""
         connections = self._connections_by_trust[trusted]
         while (connection := connections.enter(waiting)) is not None:
@@ -275,7 +275,7 @@ class Server:
                     body = self._read_body(connection, head, received, deadline)
                 if not connections.start_answer(connection):
                     return
-                answer = self._answer(head, body, connection, trusted)
+                answer = self._answer_to(head, body, connection, trusted)
                 if not isinstance(answer, tuple):
                     connections.leave(connection)
                     self._stream(sock, answer)
@@ -294,7 +294,7 @@ class Server:
         sock = connection.socket
         try:
             sock.settimeout(_remaining_s(deadline))
-            sock.do_handshake()  # type: ignore[attr-defined]  # `_admit` has made it an SSLSocket
+            sock.do_handshake()  # type: ignore[attr-defined]  # `_serve_waiting` has made it an SSLSocket
         except OSError as error:
             if self._tcp_settings.on_tls_error is not None:
                 self._tcp_settings.on_tls_error(connection.address, error)
@@ -339,7 +339,7 @@ class Server:
             self._stream_slots.release()
             parts.close()
 
-    def _answer(self, head: bytes, body: bytes, connection: Connection, trusted: bool) -> Answer | Generator[bytes]:
+    def _answer_to(self, head: bytes, body: bytes, connection: Connection, trusted: bool) -> Answer | Generator[bytes]:
         sock = connection.socket
         if trusted and credentials(sock).uid not in (0, os.geteuid()):
             return text_answer("only root may connect\n", 403)
@@ -398,7 +398,7 @@ def _close_first(waiting: dict[Connection, float]) -> None:
     connection.socket.close()
 
 
-def _wake(waker: socket.socket) -> None:
+def _wake_loop(waker: socket.socket) -> None:
     with suppress(OSError):  # the buffer is full, so the thread will wake anyway; or the server is closed
         waker.send(b"\0")
 

@@ -34,14 +34,14 @@ class SignalStop:
 
     def __init__(self) -> None:
         self._number = 0
-        self._held = self._is_over = False
+        self._is_held = self._is_over = False
         self._handlers: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
         handlers = {number: signal.getsignal(number) for number in SIGNALS}
         self._handlers = {number: handler for number, handler in handlers.items() if handler != signal.SIG_IGN}
         for number in self._handlers:
-            signal.signal(number, self._take)
+            signal.signal(number, self._record_signal)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -51,11 +51,11 @@ class SignalStop:
     @contextmanager
     def held(self) -> Iterator[None]:
         """Delay the exception to the end of the block, so that the cleanup knows what the block created."""
-        self._held = True
+        self._is_held = True
         try:
             yield
         finally:
-            self._held = False
+            self._is_held = False
             if self._number:
                 raise Stopped(self._number)
 
@@ -63,8 +63,8 @@ class SignalStop:
         """Ignore signals from now on, so that they do not interrupt the cleanup."""
         self._is_over = True
 
-    def _take(self, number: int, _: object) -> None:
+    def _record_signal(self, number: int, _: object) -> None:
         if not self._number and not self._is_over:
             self._number = number
-            if not self._held:
+            if not self._is_held:
                 raise Stopped(number)

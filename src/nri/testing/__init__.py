@@ -35,7 +35,7 @@ __all__ = [
     "make_pod",
 ]
 
-# Imported lazily, because every run of pytest with this package installed imports the fixtures and thereby this file.
+# Imported lazily, because every run of pytest with this package installed imports the fixtures, and so this file.
 if not TYPE_CHECKING:  # with `__getattr__`, type checkers would accept every misspelt name
     __getattr__, __dir__ = lazy(
         globals(),

@@ -72,13 +72,15 @@ class Contents:
                 if container is None or update.container_id in self.refuse_updates:
                     failed += [] if update.ignore_failure else [update]
                     continue
-                result = self._put(container, update, updates.numbers(update))
+                result = self._apply_update(container, update, updates.numbers(update))
                 if result.failed:
                     failed.append(result)
                 self.updates.append(Update.of(update))
         return failed
 
-    def _put(self, container: m.Container, update: m.ContainerUpdate, numbers: SequenceNumbers) -> UpdateResult:
+    def _apply_update(
+        self, container: m.Container, update: m.ContainerUpdate, numbers: SequenceNumbers
+    ) -> UpdateResult:
         """Apply the resources of an update, except fields that a later answer has set. The caller holds the lock."""
         result, order = UpdateResult(update), self._orders.setdefault(container.id, FieldOrder())
         container.linux.resources.MergeFrom(order.newest(update.linux.resources, numbers, result))
@@ -119,7 +121,7 @@ class ContainerEvent(Protocol):
         """Notify the plugins. Raises the error with which the runtime's request would fail."""
 
 
-def _blocked(adaptation: Adaptation, spec: EventSpec) -> Block:
+def _sync_block(adaptation: Adaptation, spec: EventSpec) -> Block:
     return adaptation.block_sync(urgent=spec.method.startswith(("stop", "remove")))
 
 
@@ -151,16 +153,16 @@ class Events(Contents):
                 relay = self._relay_pod if spec.kind == "pod" else self._relay_container
                 setattr(self, spec.method, partial(relay, spec))
 
-    def _live(self) -> Adaptation:
+    def _live_adaptation(self) -> Adaptation:
         """The adaptation. Raises LocalProtocolError if the runtime is closed."""
         if self.closed:
             raise LocalProtocolError("this runtime is closed: create a new FakeRuntime")
         return self.adaptation
 
     def _relay_pod(self, spec: EventSpec, pod: m.PodSandbox | None = None, **when: Any) -> None:
-        adaptation = self._live()
+        adaptation = self._live_adaptation()
         pod = self._pod(pod)
-        with _blocked(adaptation, spec):
+        with _sync_block(adaptation, spec):
             getattr(adaptation, spec.method)(pod, **when)
             if spec.method == "remove_pod_sandbox":
                 self.pods.pop(pod.id, None)
@@ -168,10 +170,10 @@ class Events(Contents):
     def _relay_container(
         self, spec: EventSpec, pod: m.PodSandbox | None = None, container: m.Container | None = None, **when: Any
     ) -> None:
-        adaptation = self._live()
+        adaptation = self._live_adaptation()
         pod = self._pod(pod)
         container = self._container(pod, container)
-        with _blocked(adaptation, spec):
+        with _sync_block(adaptation, spec):
             getattr(adaptation, spec.method)(pod, container, **when)
             if spec.method == "remove_container":
                 self.containers.pop(container.id, None)
@@ -186,7 +188,7 @@ class Events(Contents):
         deadline: float | None = None,
     ) -> CreateReply:
         """Create a container. Raises the error with which the runtime's request would fail."""
-        adaptation = self._live()
+        adaptation = self._live_adaptation()
         pod = self._pod(pod)
         _check(container, m.Container, "a container after the pod", "make_container(), or container=...")
         if container is None:
@@ -218,7 +220,7 @@ class Events(Contents):
             resources: the requested resources: `nri.Update(container)` with its setters, or a message.
             timeout_s, deadline: as on `nri.adaptation.Adaptation`.
         """
-        adaptation = self._live()
+        adaptation = self._live_adaptation()
         pod = self._pod(pod)
         container = self._container(pod, container)
         requested = resources.resources if isinstance(resources, Update) else resources
@@ -229,7 +231,7 @@ class Events(Contents):
             update = m.ContainerUpdate(container_id=container.id)
             update.linux.resources.CopyFrom(reply.resources)
             with self._lock:
-                self._put(container, update, reply.numbers)
+                self._apply_update(container, update, reply.numbers)
         return UpdateReply(reply, container.id)
 
     def stop_container(
@@ -241,7 +243,7 @@ class Events(Contents):
         deadline: float | None = None,
     ) -> StopReply:
         """Stop a container. Raises the error with which the runtime's request would fail."""
-        adaptation = self._live()
+        adaptation = self._live_adaptation()
         pod = self._pod(pod)
         container = self._container(pod, container)
         with adaptation.block_sync(urgent=True):
@@ -258,7 +260,7 @@ class Events(Contents):
         deadline: float | None = None,
     ) -> None:
         """Update a pod's resources."""
-        adaptation = self._live()
+        adaptation = self._live_adaptation()
         pod = self._pod(pod)
         with adaptation.block_sync():
             adaptation.update_pod_sandbox(pod, overhead, resources, timeout_s=timeout_s, deadline=deadline)

@@ -73,7 +73,7 @@ def rehearse(
         (plugins / file_name).chmod(0o700)
         (configs / f"{file_name}.conf").write_bytes(text)
         with _restore_note(file_name), _kill_descendants():
-            reason = _start(plugins, configs, file_name, timeout_s or REGISTRATION_TIMEOUT_S, file)
+            reason = _launch(plugins, configs, file_name, timeout_s or REGISTRATION_TIMEOUT_S, file)
     if reason:
         raise NriError(f"{file}: does not start as the runtime would start it: {with_source(reason, name)}")
 
@@ -139,7 +139,7 @@ def executable_folder(file: Path) -> str:
     return tempfile.gettempdir()
 
 
-def _start(plugins: Path, configs: Path, file_name: str, timeout_s: float, file: Path) -> str:
+def _launch(plugins: Path, configs: Path, file_name: str, timeout_s: float, file: Path) -> str:
     """Launch the plugin, and end it again. Returns the reason why it did not become active, or ""."""
     synchronization = _Synchronization()
     with contextlib.chdir("/"):

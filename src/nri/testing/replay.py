@@ -124,7 +124,7 @@ class Replay(FakeRuntime):
             if item.name not in BY_RPC and item.name != _PLUGIN_REQUEST:
                 continue  # the connection of a plugin; those of this runtime are connected already
             first_ns = first_ns or item.began_ns
-            missed, owner = _missed(item), self._sources.owner(item)
+            missed, owner = _missing_answers(item), self._sources.owner(item)
             left_out = _OBSERVED if self._sources.is_observer(item) else self._why_not(item, owner)
             if left_out:
                 yield Outcome(item, left_out, (), missed)
@@ -133,7 +133,10 @@ class Replay(FakeRuntime):
                 sleep(max(0.0, (item.began_ns - first_ns) / 1e9 - (monotonic() - began)))
             lines = self._run(item, owner)
             if lines:
-                lines += [*_without("recorded", missed), *_without("now", self._answers.missed)]
+                lines += [
+                    *_missing_answer_lines("recorded", missed),
+                    *_missing_answer_lines("now", self._answers.missed),
+                ]
             self._release_removed(item)
             yield Outcome(item, "", tuple(lines), missed)
 
@@ -173,7 +176,7 @@ class Replay(FakeRuntime):
         self.updates.clear()
         self.evictions.clear()
 
-    def _ask(self, event: Event) -> list[str]:
+    def _repeat_request(self, event: Event) -> list[str]:
         """Repeat a request of a plugin. Returns the differences."""
         plugin = self._attached[event.steps[0].plugin].plugin
         recorded, now, error = "" if event.error is None else event.error.message, set[str](), ""
@@ -186,7 +189,9 @@ class Replay(FakeRuntime):
         reply = event.parse(event.name, event.reply, reply=True)
         before = {container_id.container_id for container_id in reply.failed} if reply is not None else set()
         return [
-            f"update of container {id_}: recorded {_ended(id_ in before)}; now {_ended(id_ in now)}"[:_MAX_LINE]
+            f"update of container {id_}: recorded {_outcome_word(id_ in before)}; now {_outcome_word(id_ in now)}"[
+                :_MAX_LINE
+            ]
             for id_ in sorted(before ^ now)[:_MAX_LINES]
         ]
 
@@ -203,7 +208,7 @@ class Replay(FakeRuntime):
         """Run an event. `owner` is the result of `_Sources.owner`. Returns the differences."""
         self._answers.clear()
         if event.name == _PLUGIN_REQUEST:
-            return self._ask(event)
+            return self._repeat_request(event)
         request, error = event.message, None
         more = [getattr(request, name) for name in _FURTHER_ARGUMENTS.get(event.name, ())]
         container = [] if event.container is None else [_copy(event.container)]
@@ -263,17 +268,17 @@ class _Sources:
         return event.steps[0].plugin if event.steps else self._owners.get(event.recording, "")
 
 
-def _missed(event: Event) -> dict[str, str]:
+def _missing_answers(event: Event) -> dict[str, str]:
     """The plugins that did not answer an event, with reasons. Empty if the event failed: its error has the reason."""
     steps = event.steps if event.error is None else ()
     return {step.plugin: step.error.text for step in steps if step.silent and step.error is not None}
 
 
-def _without(when: str, missed: dict[str, str]) -> list[str]:
+def _missing_answer_lines(when: str, missed: dict[str, str]) -> list[str]:
     return [f"{when} without {plugin}, which did not answer: {reason}" for plugin, reason in missed.items()]
 
 
-def _ended(failed: bool) -> str:
+def _outcome_word(failed: bool) -> str:
     return "failed" if failed else "done"
 
 

@@ -115,7 +115,7 @@ class FakeRuntime(Events):
             step = f": write add({plugin.__name__}())" if is_class else ""
             raise LocalProtocolError(f"add() takes an instance of nri.Plugin, not {plugin!r}{step}")
         _check_texts("add", idx=idx, name=name or "", config=config)
-        adaptation = self._live()
+        adaptation = self._live_adaptation()
         attached = Attached(plugin, idx, name or plugin.name, config, real_time=self._real_time)
         is_second = self._is_connected(attached.label)
         attached.connect(adaptation, link)
@@ -131,7 +131,7 @@ class FakeRuntime(Events):
 
     def connect(self, sock: socket.socket) -> None:
         """Take over a socket that is connected to another plugin."""
-        self._live().connect(sock)
+        self._live_adaptation().connect(sock)
 
     @property
     def plugins(self) -> list[PluginHealth]:
@@ -150,7 +150,7 @@ class FakeRuntime(Events):
 
         Waits for running calls. Raises the exceptions of the methods, which are only logged in real time.
         """
-        self._live()
+        self._live_adaptation()
         for attached in list(self._attached.values()):
             if label in ("", attached.label):
                 attached.background.tick()
@@ -163,7 +163,7 @@ class FakeRuntime(Events):
         changes nothing; exceptions of `configure` are raised. A program would only log these errors.
         """
         _check_texts("reload", config=config)
-        self._live()
+        self._live_adaptation()
         for attached in list(self._attached.values()):
             if label in ("", attached.label):
                 attached.reconfigure(config)
@@ -173,7 +173,7 @@ class FakeRuntime(Events):
 
     def timeout(self, seconds: float) -> FakeRuntime:
         """Set how many seconds a plugin may take to answer a request."""
-        self._live().set_request_timeout(seconds)
+        self._live_adaptation().set_request_timeout(seconds)
         return self
 
     def disconnect(self, label: str = "") -> FakeRuntime:
@@ -196,7 +196,7 @@ class FakeRuntime(Events):
 
     def restart(self) -> FakeRuntime:
         """Restart the runtime with the same pods and containers. All plugins connect again."""
-        self._live()
+        self._live_adaptation()
         self._end()
         self.adaptation = self._start()
         for attached in self._attached.values():

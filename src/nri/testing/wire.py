@@ -32,8 +32,8 @@ class Direction:
         self._cut_at: int | None = None
         self._corrupt_at: dict[int, int] = {}
         self._piece = 0
-        self._deaf = False
-        self._thread = threading.Thread(target=self._pump, name=f"nri-link-{name}", daemon=True)
+        self._stops_reading = False
+        self._thread = threading.Thread(target=self._forward_bytes, name=f"nri-link-{name}", daemon=True)
 
     def delay(self, seconds: float) -> None:
         """Delay all bytes by this many seconds."""
@@ -55,13 +55,13 @@ class Direction:
 
     def drop(self, deaf: bool = True) -> None:
         """Drop all bytes. The sender does not notice it."""
-        self._deaf = deaf
+        self._stops_reading = deaf
 
     def half_close(self) -> None:
         """Close only this direction."""
-        _shut(self._target, socket.SHUT_WR)
+        _shut_down(self._target, socket.SHUT_WR)
 
-    def _pump(self) -> None:
+    def _forward_bytes(self) -> None:
         while True:
             try:
                 data = self._source.recv(65536)
@@ -71,23 +71,23 @@ class Direction:
                 break
             if self._delay_s:
                 sleep(self._delay_s)
-            if self._deaf:
+            if self._stops_reading:
                 self.dropped += len(data)
                 continue
             with self._lock:
-                data, ends = self._spoil(data)
+                data, ends = self._with_faults(data)
             try:
                 for start in range(0, len(data), self._piece or len(data) or 1):
                     self._target.sendall(data[start : start + (self._piece or len(data))])
             except OSError:
                 break
             if ends:
-                _shut(self._source, socket.SHUT_RDWR)
-                _shut(self._target, socket.SHUT_RDWR)
+                _shut_down(self._source, socket.SHUT_RDWR)
+                _shut_down(self._target, socket.SHUT_RDWR)
                 return
-        _shut(self._target, socket.SHUT_WR)
+        _shut_down(self._target, socket.SHUT_WR)
 
-    def _spoil(self, data: bytes) -> tuple[bytes, bool]:
+    def _with_faults(self, data: bytes) -> tuple[bytes, bool]:
         """Apply the faults to some bytes. Returns the bytes to forward, and whether the connection ends after them."""
         start, end = self.passed, self.passed + len(data)
         for place, mask in list(self._corrupt_at.items()):
@@ -122,7 +122,7 @@ class Link:
     def cut(self) -> None:
         """Close the connection in both directions at once."""
         for sock in self._inner:
-            _shut(sock, socket.SHUT_RDWR)
+            _shut_down(sock, socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Close the connection, the threads, and all four sockets."""
@@ -139,7 +139,7 @@ class Link:
         self.close()
 
 
-def _shut(sock: socket.socket, how: int) -> None:
+def _shut_down(sock: socket.socket, how: int) -> None:
     try:
         sock.shutdown(how)
     except OSError:

@@ -78,7 +78,7 @@ class Allowance:
     def __init__(self, leave_out: Callable[[str], None] = lambda _: None) -> None:
         self.read_bytes = 0
         self.leave_out = leave_out
-        self._records = self._values = self._counted = self._json_values = 0
+        self._records = self._values = self._counted_values = self._json_values = 0
 
     @property
     def record_bytes(self) -> int:
@@ -126,12 +126,12 @@ class Allowance:
         if len(data) <= _SHORT_BYTES and self._values + maximum <= _VALUES + _VALUES_PER_BYTE * self.read_bytes:
             self._values += maximum
             return True
-        remaining = _COUNTED_VALUES + _COUNTED_VALUES_PER_BYTE * self.read_bytes - self._counted
+        remaining = _COUNTED_VALUES + _COUNTED_VALUES_PER_BYTE * self.read_bytes - self._counted_values
         remaining = min(remaining, _VALUES_OF_ONE + len(data) // _VALUE_BYTES)
         if _remaining_parts(data, _PARTS_OF_ONE + len(data) // _PART_BYTES) < 0:
             remaining = 0
         values = count_entries(kind, data, remaining) if remaining > 0 else 1
-        self._counted += values  # counting costs time even if the message is left out
+        self._counted_values += values  # counting costs time even if the message is left out
         return values <= remaining
 
 

@@ -5,8 +5,8 @@
     header = b"NRIB" version codec zero stored raw records first_ns last_ns crc32(stored) crc32(header so far)
 
 The headers are the index of a file: each has the times of its block and the offset of the next block. Content is
-unpacked in pieces, so that a small block costs little memory whatever size it announces. Traces are untrusted: each
-length is checked before it is used.
+unpacked in pieces, so that a small block costs little memory regardless of the size that it announces. Traces are
+untrusted: each length is checked before it is used.
 """
 
 from __future__ import annotations

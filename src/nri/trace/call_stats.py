@@ -34,21 +34,21 @@ class DurationRoom:
     """
 
     def __init__(self, recording_bytes: int = 0) -> None:
-        self._left = _DURATIONS + recording_bytes // _BYTES_PER_DURATION
+        self._remaining_durations = _DURATIONS + recording_bytes // _BYTES_PER_DURATION
         self.left_out = 0
 
     def take(self) -> bool:
         """Reserve room for a duration. Returns whether there was room."""
-        self._left -= 1
-        self.left_out += self._left < 0
-        return self._left >= 0
+        self._remaining_durations -= 1
+        self.left_out += self._remaining_durations < 0
+        return self._remaining_durations >= 0
 
 
 class CallStats:
     """The statistics of a plugin for an event. Durations have three decimal digits."""
 
     def __init__(self, room: DurationRoom | None = None) -> None:
-        self._room = room or DurationRoom()
+        self._duration_room = room or DurationRoom()
         self.count = self.errors = self.refused = 0
         self.durations: Counter[float] = Counter()
 
@@ -59,7 +59,7 @@ class CallStats:
         self.refused += refused
         if call_ms is not None:
             duration_ms = float(f"{call_ms:.3g}")
-            if duration_ms in self.durations or self._room.take():
+            if duration_ms in self.durations or self._duration_room.take():
                 self.durations[duration_ms] += 1
 
     def row(self) -> dict[str, Any]:

@@ -127,7 +127,7 @@ def container_history(recording: Trace, word: str) -> dict[str, Any]:
             changes.take(event)
     matches = find(word, [container_ for container_ in changes.containers() if container_.id in ids])
     if len(matches) > 1:
-        raise ConfigError(recording.path, "", any_of(word, matches), "name one of them")
+        raise ConfigError(recording.path, "", any_of(word, matches), "choose one of them")
     chain = changes.explain(matches[0].id) if matches else None
     if chain is None:
         step = f"list all events: nri trace show {recording.path}"

@@ -68,10 +68,12 @@ class Dissector:
         if with_mux:
             self._mux(data)
         else:
-            self._feed(0, data, 0)
+            self._add_payload(0, data, 0)
         for conn, stream in self._streams.items():
             if stream.data:
-                self._broken(stream.offset(0), f"{len(stream.data)} bytes of an incomplete ttRPC message", conn)
+                self._add_broken_frame(
+                    stream.offset(0), f"{len(stream.data)} bytes of an incomplete ttRPC message", conn
+                )
         self.found.sort(key=lambda frame: frame["offset"])
         return self.found
 
@@ -80,36 +82,40 @@ class Dissector:
         while position < len(data):
             head = data[position : position + mux.HEADER_LENGTH]
             if len(head) < mux.HEADER_LENGTH:
-                self._broken(position, f"{len(head)} bytes of an incomplete mux header")
+                self._add_broken_frame(position, f"{len(head)} bytes of an incomplete mux header")
                 return
             conn, length = struct.unpack(">II", head)
             if not looks_like_mux(data, position):
-                position = self._resume(data, position, f"not a mux frame (connection {conn}, {length} bytes)")
+                position = self._next_frame_position(
+                    data, position, f"not a mux frame (connection {conn}, {length} bytes)"
+                )
                 continue
             payload = data[position + 8 : position + 8 + length]
             self.found.append({"offset": position, "kind": "mux", "connection": conn, "length": length})
-            self._feed(conn, payload, position + 8)
+            self._add_payload(conn, payload, position + 8)
             if len(payload) < length:
-                self._broken(position, f"the mux frame announces {length} bytes; {len(payload)} are present", conn)
+                self._add_broken_frame(
+                    position, f"the mux frame announces {length} bytes; {len(payload)} are present", conn
+                )
             position += 8 + length
 
-    def _resume(self, data: bytes, position: int, reason: str) -> int:
+    def _next_frame_position(self, data: bytes, position: int, reason: str) -> int:
         """Return the next position that looks like a mux frame, and add a frame for the bytes before it."""
         for place in range(position + 1, len(data) - mux.HEADER_LENGTH + 1):
             if data[place : place + 3] == b"\0\0\0" and looks_like_mux(data, place, strict=True):
-                self._broken(position, f"{reason}; {place - position} bytes left out")
+                self._add_broken_frame(position, f"{reason}; {place - position} bytes left out")
                 return place
-        self._broken(position, f"{reason}; the remaining {len(data) - position} bytes left out")
+        self._add_broken_frame(position, f"{reason}; the remaining {len(data) - position} bytes left out")
         return len(data)
 
-    def _feed(self, conn: int, payload: bytes, offset: int) -> None:
+    def _add_payload(self, conn: int, payload: bytes, offset: int) -> None:
         stream = self._streams.setdefault(conn, _Stream())
         stream.add(payload, offset)
         while len(stream.data) >= frames.HEADER_LENGTH:
             length, stream_id, kind, flags = struct.unpack(">IIBB", stream.data[: frames.HEADER_LENGTH])
             if length > frames.MAX_DATA or kind not in _KINDS:
                 reason = f"not a ttRPC header: {length} bytes of type {kind}"
-                self._broken(stream.offset(0), f"{reason}; {len(stream.data)} bytes left out", conn)
+                self._add_broken_frame(stream.offset(0), f"{reason}; {len(stream.data)} bytes left out", conn)
                 stream.drop(len(stream.data))
                 return
             if len(stream.data) < frames.HEADER_LENGTH + length:
@@ -164,7 +170,7 @@ class Dissector:
         if problem:
             frame["problem"] = problem
 
-    def _broken(self, offset: int, problem: str, conn: int | None = None) -> None:
+    def _add_broken_frame(self, offset: int, problem: str, conn: int | None = None) -> None:
         frame: Frame = {"offset": offset, "kind": "broken", "problem": problem}
         self.found.append(frame if conn is None else frame | {"connection": conn})
 

@@ -175,7 +175,7 @@ class Drift:
     def __init__(self, hierarchies: Hierarchies, *, clock: Callable[[], float] = time) -> None:
         self._hierarchies, self._clock = hierarchies, clock
         self._readings: dict[tuple[str, str, str, str], _Reading] = {}
-        self._now: OrderedDict[tuple[str, str, str, str], Change] = OrderedDict()
+        self._current_changes: OrderedDict[tuple[str, str, str, str], Change] = OrderedDict()
         self.changes: list[Change] = []
         self.count = self.left_out = self.unread = 0
 
@@ -198,8 +198,8 @@ class Drift:
             for desired in rows
             if (change := self._change(desired, rivals[desired.cgroup, desired.name], before, at_s)) is not None
         ]
-        for key in [key for key in self._now if key not in self._readings]:
-            del self._now[key]
+        for key in [key for key in self._current_changes if key not in self._readings]:
+            del self._current_changes[key]
         self.count += len(changes)
         self.changes = [*self.changes, *changes][-MAX_CHANGES:]
         return changes
@@ -220,7 +220,7 @@ class Drift:
         last = before.get(key)
         self._readings[key] = _Reading(is_as_desired, value, at_s)
         if is_as_desired:
-            if self._now.pop(key, None) is None or last is None:
+            if self._current_changes.pop(key, None) is None or last is None:
                 return None
             return Change(desired, None, last.value, last.at_s, at_s, "")
         if last is not None and not last.is_as_desired and last.value == value:
@@ -229,7 +229,7 @@ class Drift:
             (one.source for one in rivals if one.source != desired.source and _is_as_desired(one, text, value)), ""
         )
         change = Change(desired, value, last and last.value, last.at_s if last else 0.0, at_s, by)
-        self._now[key] = change
+        self._current_changes[key] = change
         return change
 
     def _read(self, desired: DesiredValue) -> tuple[str, Value, bool] | None:
@@ -254,7 +254,7 @@ class Drift:
 
     def now(self) -> list[Change]:
         """The values that differ now."""
-        return list(self._now.values())
+        return list(self._current_changes.values())
 
 
 def _is_as_desired(desired: DesiredValue, text: str, value: Value) -> bool:

@@ -80,7 +80,7 @@ def _runtime_values(reader: StateReader, socket: str) -> Iterator[DesiredValue]:
             continue  # its cgroup no longer exists
         if container.pid > _MAX_PID:
             dry = f"the engine at {socket} runs with --dry, without containers, so there are no cgroups to compare"
-            raise NriError(f"{dry}. Name a runtime that runs containers with --socket-path")
+            raise NriError(f"{dry}. Choose a runtime that runs containers with --socket-path")
         yield from desired_values(state.pod_of(container), container, "runtime")
 
 
@@ -88,12 +88,12 @@ def _agent_values(path: str, timeout_s: float) -> Iterator[DesiredValue]:
     """The values that the agent has written."""
     status, answer = ask(path, "/explain", timeout_s)
     if status != 200:
-        raise NriError(f"{path} is not the socket of an agent (status {status}): name it with --agent-socket")
+        raise NriError(f"{path} is not an agent's socket (status {status}): specify the socket with --agent-socket")
     try:
         yield from _pod_values(answer["pods"], path, timeout_s)
     except (AttributeError, LookupError, TypeError) as error:
-        reason = f"{path} is not the socket of an agent ({error!r})"
-        raise NriError(f"{reason}: name it with --agent-socket") from error
+        reason = f"{path} is not an agent's socket ({error!r})"
+        raise NriError(f"{reason}: specify the socket with --agent-socket") from error
 
 
 def _pod_values(pods: list[dict[str, Any]], path: str, timeout_s: float) -> Iterator[DesiredValue]:
@@ -142,11 +142,11 @@ def row_of(change: Change, who: Setters) -> dict[str, Any]:
     row = change.to_json()
     row["set_by"] = who.of(change)
     row["by"] = "" if change.found is None else row["by"] or PAST
-    row["when"] = _when(change)
+    row["when"] = _time_text(change)
     return row
 
 
-def _when(change: Change) -> str:
+def _time_text(change: Change) -> str:
     until = datetime.fromtimestamp(change.until_s, UTC).strftime("%H:%M:%S")
     if not change.after_s:
         return f"before {until}"

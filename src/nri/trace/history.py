@@ -153,7 +153,7 @@ class Event:
     """
 
     __slots__ = (
-        "_allowance", "_latest", "_parsed", "began_ns", "duration_ns", "error", "name", "recording", "redacted",
+        "_allowance", "_latest_steps", "_parsed", "began_ns", "duration_ns", "error", "name", "recording", "redacted",
         "reply", "request", "serial", "steps", "whole",
     )  # fmt: skip
 
@@ -166,13 +166,13 @@ class Event:
         self.error: t.Error | None = None
         self.whole = self.redacted = False
         self._parsed: Any = None
-        self._latest: dict[tuple[str, str], Step] | None = None
+        self._latest_steps: dict[tuple[str, str], Step] | None = None
 
     def add(self, step: Step) -> Step:
         """Add a step and return it."""
         self.steps.append(step)
-        if self._latest is not None:
-            self._latest[step.plugin, step.event] = step
+        if self._latest_steps is not None:
+            self._latest_steps[step.plugin, step.event] = step
         return step
 
     def latest(self, plugin: str, event: str) -> Step | None:
@@ -182,9 +182,9 @@ class Event:
                 if step.plugin == plugin and step.event == event:
                     return step
             return None
-        if self._latest is None:
-            self._latest = {(step.plugin, step.event): step for step in self.steps}
-        return self._latest.get((plugin, event))
+        if self._latest_steps is None:
+            self._latest_steps = {(step.plugin, step.event): step for step in self.steps}
+        return self._latest_steps.get((plugin, event))
 
     def unwrap(self) -> None:
         """Convert a `StateChange` to the event that it describes, unless this version does not know the event."""
@@ -288,7 +288,9 @@ class Trace:
         self._lost: Counter[str] = Counter()  # number of records and messages that are too costly, by kind
         self._recordings: dict[str, int] = {}
         self._names = [""]
-        self._lasts: dict[str, int] = {}  # by name of a recording, the index of the last file that begins with it ...
+        self._last_file_index: dict[
+            str, int
+        ] = {}  # by name of a recording, the index of the last file that begins with it ...
         self._known_from = -1  # ... among files from this index
         self._lock = threading.Lock()  # the inspector's page reads in several threads
         where = Path(path)
@@ -306,7 +308,7 @@ class Trace:
             step = (
                 "run it as root"
                 if isinstance(error, PermissionError)
-                else "name a file or folder that --record DIR has written"
+                else "specify a file or folder that --record DIR has written"
             )
             raise ConfigError(str(path), "", error.strerror or str(error), step) from None
         self.size_bytes = sum(map(_size, self.files))
@@ -472,9 +474,9 @@ class Trace:
             for number in range(place, end):
                 record = next(self._records(self.files[number], 1 << 64, 0, Allowance()), None)
                 if record is not None and record.kind == _OPENED:
-                    self._lasts[_name(record)] = max(self._lasts.get(_name(record), -1), number)
+                    self._last_file_index[_name(record)] = max(self._last_file_index.get(_name(record), -1), number)
             self._known_from = min(place, end)
-            last = self._lasts.get(self.name(recording), -1)
+            last = self._last_file_index.get(self.name(recording), -1)
         return last if last >= place else -1
 
     def events(self, since_ns: int = 0, until_ns: int = 1 << 64) -> Iterator[Event]:
@@ -667,7 +669,7 @@ def _files(folder: Path) -> list[Path]:
     paths = [Path(entry.path) for entry in os.scandir(folder) if entry.name.endswith(blocks.SUFFIX)]
     if not paths or len(paths) > _MAX_FILES:
         reason = f"{len(paths)} traces in this folder" if paths else f"no trace (*{blocks.SUFFIX}) in this folder"
-        step = f"name one of them, or a folder of at most {_MAX_FILES}" if paths else "write one with --record DIR"
+        step = f"choose one of them, or a folder of at most {_MAX_FILES}" if paths else "write one with --record DIR"
         raise ConfigError(str(folder), "", reason, step)
     return sorted(paths)
 
@@ -678,7 +680,7 @@ class _Assembly:
     def __init__(self, allowance: Allowance) -> None:
         self._allowance = allowance
         self._open: OrderedDict[tuple[int, int], Event] = OrderedDict()  # key: recording and serial number
-        self._ended: set[tuple[int, int]] = set()
+        self._ended_events: set[tuple[int, int]] = set()
         self._given_up: set[tuple[int, int]] = set()
         self._last_file: dict[tuple[int, int], bytes] = {}
         self._sizes: dict[tuple[int, int], int] = {}
@@ -719,11 +721,11 @@ class _Assembly:
                 event.whole = False
         take(event, record, self._last_file.get(key, b"") if kind in _REQUESTS else message)
         if kind == _ENDS:
-            self._ended.add(key)
+            self._ended_events.add(key)
 
     def waits_for(self, over: _FileEnd) -> set[int]:
         """The recordings of `over` that have events without an end."""
-        return over.recordings.intersection(key[0] for key in self._open if key not in self._ended)
+        return over.recordings.intersection(key[0] for key in self._open if key not in self._ended_events)
 
     def give_up(self, recordings: set[int]) -> None:
         """Stop waiting for the ends of events of these recordings."""
@@ -733,28 +735,28 @@ class _Assembly:
         """Yield complete events that do not follow an incomplete event."""
         while self._open:
             key = next(iter(self._open))
-            over = key in self._ended or key in self._given_up
+            over = key in self._ended_events or key in self._given_up
             if not over and len(self._open) <= _MAX_OPEN_EVENTS and self._held_bytes <= self._allowance.held_bytes:
                 return
-            yield self._leave(key)
+            yield self._close_event(key)
 
     def ended(self) -> Iterator[Event]:
         """Yield complete events, also those that follow an incomplete event."""
-        for key in tuple(self._ended):
-            yield self._leave(key)
+        for key in tuple(self._ended_events):
+            yield self._close_event(key)
         yield from self.over()
 
     def remaining(self) -> Iterator[Event]:
         """Yield all remaining events."""
         while self._open:
-            yield self._leave(next(iter(self._open)))
+            yield self._close_event(next(iter(self._open)))
 
-    def _leave(self, key: tuple[int, int]) -> Event:
+    def _close_event(self, key: tuple[int, int]) -> Event:
         event = self._open.pop(key)
         self._last_file.pop(key, None)
         self._held_bytes -= self._sizes.pop(key)
-        event.whole &= key in self._ended
-        self._ended.discard(key)
+        event.whole &= key in self._ended_events
+        self._ended_events.discard(key)
         self._given_up.discard(key)
         if event.name == _RELAYED:
             event.unwrap()

@@ -56,12 +56,12 @@ class Live:
     ) -> None:
         self._first_s = first_s
         self._ask, self._follow, self._clock = ask, follow, clock
-        self._run, self._after, self._newest = "", 0, 0
+        self._run, self._next_position, self._newest = "", 0, 0
         self._begun = clock()
         self._rows: deque[dict[str, Any]] = deque(maxlen=MAX_ROWS)
         self._condition = threading.Condition()
-        self._ended = threading.Event()
-        self._read = False
+        self._stop_event = threading.Event()
+        self._is_read = False
         self._failure: Exception | None = None
         self._summary: tuple[float, dict[str, Any]] | None = None
         self.missed = 0
@@ -70,15 +70,15 @@ class Live:
         """Start reading. Raises the errors of `follow`, and DeadlineExceeded without a first reading."""
         threading.Thread(target=self.run, name="nri-live", daemon=True).start()
         with self._condition:
-            if not self._condition.wait_for(lambda: self._read or self._failure, self._first_s):
+            if not self._condition.wait_for(lambda: self._is_read or self._failure, self._first_s):
                 self._failure = DeadlineExceeded(f"the first reading ({self._first_s:g} s)")
             if self._failure is not None:
-                self._ended.set()
+                self._stop_event.set()
                 raise self._failure
 
     def close(self) -> None:
         """Stop reading."""
-        self._ended.set()
+        self._stop_event.set()
 
     def __enter__(self) -> Self:
         self.start()
@@ -89,27 +89,27 @@ class Live:
 
     def run(self) -> None:
         """Read until `close`."""
-        while not self._ended.is_set():
+        while not self._stop_event.is_set():
             try:
-                for reading in self._follow({"run": self._run, "after": self._after}):
+                for reading in self._follow({"run": self._run, "after": self._next_position}):
                     self.take(reading)
-                    if self._ended.is_set():
+                    if self._stop_event.is_set():
                         return
             except Exception as error:  # noqa: BLE001 - `summary` raises it
                 with self._condition:
                     self._failure = error
                     self._condition.notify_all()
-            self._ended.wait(_RETRY_S)
+            self._stop_event.wait(_RETRY_S)
 
     def take(self, reading: dict[str, Any]) -> None:
         """Add the rows of a reading."""
         with self._condition:
-            self._run, self._after = reading["run"], reading["next"]
+            self._run, self._next_position = reading["run"], reading["next"]
             self.missed += reading["missed"]
             for row in reading["rows"]:
                 self._newest += 1
                 self._rows.append({**row, "n": self._newest})
-            self._failure, self._read = None, True
+            self._failure, self._is_read = None, True
             self._condition.notify_all()
 
     def rows(self, after: int = 0) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from itertools import chain, combinations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from nri.adaptation.merge import RESOURCES_TREE, TREE, Entry, Kind, read
-from nri.api.fields import BY_KEY, ROWS, Declared
+from nri.api.fields import BY_KEY, ROWS, DeclaredField
 from nri.trace.history import Event, Step
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class CollisionFinder:
     """
 
     def __init__(self, max_containers: int = 200_000, max_bytes: int = _MAX_BYTES, *, recording_bytes: int = 0) -> None:
-        self.left_out, self._max_containers, self._room = (
+        self.left_out, self._max_containers, self._remaining_bytes = (
             0,
             max_containers,
             max_bytes + _BYTES_PER_BYTE * recording_bytes,
@@ -107,14 +107,14 @@ class CollisionFinder:
         self._answers: dict[tuple[str, str], dict[str, _Answers]] = {}
         self._shared: dict[_Answers | str, _Answers | str] = {}  # answers, and names of plugins
         self._names: dict[str, str] = {}
-        self._declared: dict[str, list[Declared]] = {}
+        self._declared: dict[str, list[DeclaredField]] = {}
 
     def declare(self, plugin: str, sets: Iterable[str]) -> None:
         """Add a plugin, ``NN-name``, by the fields that its class declares.
 
         Raises ValueError for an unknown field.
         """
-        self._declared[plugin] = [Declared(text) for text in sets]
+        self._declared[plugin] = [DeclaredField(text) for text in sets]
 
     def take(self, event: Event) -> None:
         """Add an event."""
@@ -126,17 +126,17 @@ class CollisionFinder:
             if reply is None or "update" not in reply.DESCRIPTOR.fields_by_name:
                 continue
             key = (event.name, subject)
-            full = self._room <= 0 or len(subject) > _MAX_ID_CHARACTERS
+            full = self._remaining_bytes <= 0 or len(subject) > _MAX_ID_CHARACTERS
             if full or (key not in self._answers and len(self._answers) >= self._max_containers):
                 self.left_out += 1
                 return
             if key not in self._answers:
                 self._names[subject] = event.subject[:_MAX_SUBJECT_CHARACTERS]
                 self._answers[key] = {}
-                self._room -= _EVENT_BYTES + _text_bytes(subject) + _text_bytes(self._names[subject])
-            self._keep(self._answers[key], subject, step, reply)
+                self._remaining_bytes -= _EVENT_BYTES + _text_bytes(subject) + _text_bytes(self._names[subject])
+            self._store_answer(self._answers[key], subject, step, reply)
 
-    def _keep(self, plugins: dict[str, _Answers], subject: str, step: Step, reply: Any) -> None:
+    def _store_answer(self, plugins: dict[str, _Answers], subject: str, step: Step, reply: Any) -> None:
         """Store the fields that an answer sets and removes."""
         sets, takes = set[OwnedField](), set[OwnedField]()
         if step.event == "CreateContainer":
@@ -149,13 +149,13 @@ class CollisionFinder:
         answers = _Answers(before.sets | sets, before.takes | takes, refused)
         if answers not in self._shared:
             self._shared[answers] = answers
-            self._room -= _ANSWERS_BYTES + (len(answers.sets) + len(answers.takes)) * _PLACE_BYTES
-            self._room -= _TEXT_FACTOR * len(step.reply or b"")
+            self._remaining_bytes -= _ANSWERS_BYTES + (len(answers.sets) + len(answers.takes)) * _PLACE_BYTES
+            self._remaining_bytes -= _TEXT_FACTOR * len(step.reply or b"")
         if step.plugin not in self._shared:
             self._shared[step.plugin] = step.plugin
-            self._room -= _PLUGIN_BYTES + _text_bytes(step.plugin)
+            self._remaining_bytes -= _PLUGIN_BYTES + _text_bytes(step.plugin)
         if step.plugin not in plugins:
-            self._room -= _PLUGIN_BYTES
+            self._remaining_bytes -= _PLUGIN_BYTES
         plugins[self._shared[step.plugin]] = self._shared[answers]  # type: ignore[index, assignment]
 
     def collisions(self) -> list[Collision]:
@@ -164,7 +164,7 @@ class CollisionFinder:
         names_left = self._max_names
         for (event, subject), plugins in self._answers.items():
             name = self._names[subject]
-            recorded = ((*collision, plugins[collision[2]].refused) for collision in _collide(plugins))
+            recorded = ((*collision, plugins[collision[2]].refused) for collision in _collisions_of(plugins))
             declared = ((*collision, False) for collision in self._declared_collisions(plugins))
             for place, first, second, refused in chain(recorded, declared):
                 key = (first, second, event, place.field, place.key)
@@ -229,7 +229,7 @@ def _add_places(sets: set[OwnedField], takes: set[OwnedField], container: str, e
             sets.add(place)
 
 
-def _collide(plugins: dict[str, _Answers]) -> Iterator[tuple[OwnedField, str, str]]:
+def _collisions_of(plugins: dict[str, _Answers]) -> Iterator[tuple[OwnedField, str, str]]:
     """Yield fields that a later plugin sets although an earlier plugin owns them: field, earlier and later plugin."""
     holders: dict[OwnedField, str] = {}
     for name in sorted(plugins):

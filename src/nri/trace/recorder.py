@@ -117,13 +117,15 @@ class Recorder:
         limits: Limits | None = None,
     ) -> None:
         self._steps: deque[tuple[Any, ...]] = deque()
-        self._put: Callable[[tuple[Any, ...]], None] = self._steps.append
+        self._add_step: Callable[[tuple[Any, ...]], None] = self._steps.append
         self._slabs = _Slabs()
         self._held_bytes = 0
         self._lost = 0
         self._wake = threading.Event()
         self._ended = False
-        self._writer = _Writer(os.fspath(folder), redact, _about(redact, about or {}), limits or Limits(), self._slabs)
+        self._writer = _Writer(
+            os.fspath(folder), redact, _metadata(redact, about or {}), limits or Limits(), self._slabs
+        )
         self._writing = threading.Thread(target=self._run, name="nri-recorder", daemon=True)
         self._writing.start()
 
@@ -136,48 +138,48 @@ class Recorder:
         self._held_bytes += len(request)
         if len(self._steps) >= _WAKE_STEPS or self._held_bytes > _MAX_HELD_BYTES:
             self._wake_writer()
-        self._put((_BEGINS, time_ns(), serial, event, "", self._slabs.copied(serial, request), None, 0.0))
+        self._add_step((_BEGINS, time_ns(), serial, event, "", self._slabs.copied(serial, request), None, 0.0))
 
     def plugin_asked(self, plugin: str, event: str, serial: int, request: bytes) -> None:
         """Record a call of a plugin."""
         self._held_bytes += len(request)
-        self._put((_ASKED, time_ns(), serial, event, plugin, self._slabs.copied(serial, request), None, 0.0))
+        self._add_step((_ASKED, time_ns(), serial, event, plugin, self._slabs.copied(serial, request), None, 0.0))
 
     def plugin_answered(self, plugin: str, event: str, serial: int, reply: bytes, duration_s: float) -> None:
         """Record the answer of a plugin."""
         if reply:
             self._held_bytes += len(reply)
-        self._put((_ANSWERED, time_ns(), serial, event, plugin, reply, None, duration_s))
+        self._add_step((_ANSWERED, time_ns(), serial, event, plugin, reply, None, duration_s))
 
     def plugin_failed(self, plugin: str, event: str, serial: int, error: Exception, duration_s: float) -> None:
         """Record an error of a plugin, or a missing answer."""
-        self._put((_FAILED, time_ns(), serial, event, plugin, b"", error_record(error, plugin), duration_s))
+        self._add_step((_FAILED, time_ns(), serial, event, plugin, b"", error_record(error, plugin), duration_s))
 
     def reply_merged(self, plugin: str, event: str, serial: int, error: Exception | None) -> None:
         """Record that an answer was merged or refused."""
-        self._put((_MERGED, 0, serial, event, plugin, b"", error and error_record(error), 0.0))
+        self._add_step((_MERGED, 0, serial, event, plugin, b"", error and error_record(error), 0.0))
 
     def event_ends(self, event: str, serial: int, reply: bytes, error: Exception | None, duration_s: float) -> None:
         """Record the end of an event."""
         if reply:
             self._held_bytes += len(reply)
-        self._put((_ENDS, time_ns(), serial, event, "", reply, error and error_record(error), duration_s))
+        self._add_step((_ENDS, time_ns(), serial, event, "", reply, error and error_record(error), duration_s))
 
     def plugin_changed(self, plugin: str, state: str, about: Mapping[str, str]) -> None:
         """Record a new state of a plugin."""
         self._held_bytes += sum(map(len, about.values()))
         if len(self._steps) >= _WAKE_STEPS or self._held_bytes > _MAX_HELD_BYTES:  # a plugin may reconnect at any rate
             self._wake_writer()
-        self._put((t.PLUGIN, time_ns(), 0, state, plugin, b"", dict(about), 0.0))
+        self._add_step((t.PLUGIN, time_ns(), 0, state, plugin, b"", dict(about), 0.0))
 
     def _wake_writer(self) -> None:
         """Wake the thread. Drop further steps if too many wait."""
         if len(self._steps) >= _MAX_STEPS or self._held_bytes > _MAX_HELD_BYTES:
-            self._put = self._drop
+            self._add_step = self._drop_step
         if not self._wake.is_set():
             self._wake.set()
 
-    def _drop(self, step: tuple[Any, ...]) -> None:
+    def _drop_step(self, step: tuple[Any, ...]) -> None:
         if isinstance(step[5], tuple):
             self._slabs.replace()
         self._lost += 1  # not atomic, so messages say "at least"
@@ -208,7 +210,7 @@ class Recorder:
         steps, writer = self._steps, self._writer
         self._held_bytes = 0
         lost, self._lost = self._lost, 0
-        self._put = self._drop if self._ended else steps.append
+        self._add_step = self._drop_step if self._ended else steps.append
         for number in range(len(steps)):
             if number % _YIELD_RECORDS == _YIELD_RECORDS - 1:
                 sleep(0)  # a thread of an event may be waiting for the interpreter
@@ -221,7 +223,7 @@ class Recorder:
     def close(self) -> None:
         """Write the waiting steps and end the file. Later steps are dropped."""
         self._ended = True
-        self._put = self._drop
+        self._add_step = self._drop_step
         self._wake.set()
         self._writing.join()
 
@@ -232,7 +234,7 @@ class Recorder:
         self.close()
 
 
-def _about(redact: bool, more: Mapping[str, str]) -> dict[str, str]:
+def _metadata(redact: bool, more: Mapping[str, str]) -> dict[str, str]:
     return {
         "nri": package_version(),
         "protocol": NRI_VERSION,
@@ -270,12 +272,12 @@ class _Slabs:
 
     def __init__(self) -> None:
         self._free: deque[bytearray] = deque([bytearray() for _ in range(_SLABS)], maxlen=_SLABS)
-        self._last: tuple[int, tuple[bytearray, int]] = (0, (bytearray(), 0))
-        self._lent: dict[int, list[bytearray]] = {}
+        self._last_buffer: tuple[int, tuple[bytearray, int]] = (0, (bytearray(), 0))
+        self._lent_buffers: dict[int, list[bytearray]] = {}
 
     def copied(self, serial: int, request: bytes) -> tuple[bytearray, int] | bytes:
         """Copy a request. Returns the buffer and the length, or the request itself. Thread-safe."""
-        length, last = len(request), self._last
+        length, last = len(request), self._last_buffer
         if last[0] == serial and last[1][1] == length and last[1][0].startswith(request):
             return last[1]  # reserved for this event until its end
         if not 0 < length <= _SLAB_BYTES:
@@ -288,7 +290,7 @@ class _Slabs:
             slab = bytearray(length | 1023)
         slab[:length] = request
         copy = slab, length
-        self._last = serial, copy
+        self._last_buffer = serial, copy
         return copy
 
     def replace(self) -> None:
@@ -299,23 +301,23 @@ class _Slabs:
 
     def lent(self, serial: int, slab: bytearray) -> None:
         """Record a buffer of an event."""
-        slabs = self._lent.setdefault(serial, [])
+        slabs = self._lent_buffers.setdefault(serial, [])
         if not any(other is slab for other in slabs):
             slabs.append(slab)
-        if len(self._lent) > _MAX_LENT:  # the end of the oldest event was lost, or is late
-            for _ in self._lent.pop(next(iter(self._lent))):
+        if len(self._lent_buffers) > _MAX_LENT:  # the end of the oldest event was lost, or is late
+            for _ in self._lent_buffers.pop(next(iter(self._lent_buffers))):
                 self.replace()
 
     def ended(self, serial: int) -> None:
         """Return the buffers of an event."""
-        self._free.extend(self._lent.pop(serial, ()))
+        self._free.extend(self._lent_buffers.pop(serial, ()))
 
 
 class _Writer:
     """Encodes steps as records and blocks, and writes files. Not thread-safe."""
 
     def __init__(self, folder: str, redact: bool, about: dict[str, str], limits: Limits, slabs: _Slabs) -> None:
-        self._folder, self._about, self._limits, self._slabs = folder, about, limits, slabs
+        self._folder, self._metadata, self._limits, self._slabs = folder, about, limits, slabs
         self._redactor = Redactor() if redact else None
         self._types = Catalog()
         self._kinds: dict[tuple[str, bool], Any] = {}
@@ -480,16 +482,16 @@ class _Writer:
         self._file_bytes, self._file_begun = 0, monotonic()
         self._requests.clear()
         try:
-            self._begin()
+            self._begin_file()
         except OSError:
             self._close_file()
             with suppress(OSError):
                 os.unlink(path)
             raise
 
-    def _begin(self) -> None:
+    def _begin_file(self) -> None:
         """Write the beginning of a file: metadata of the recording, and the known plugins."""
-        opened = t.Record(kind=t.OPENED, time_ns=time_ns(), about=self._about)
+        opened = t.Record(kind=t.OPENED, time_ns=time_ns(), about=self._metadata)
         waiting = [bytes_field(1, record.SerializeToString()) for record in (opened, *self._plugins.values())]
         self._write(blocks.MAGIC)
         while waiting:  # several blocks only for very large configurations

@@ -93,14 +93,14 @@ class Redactor:
         key = kind.DESCRIPTOR.full_name, data
         outcome = self._parts.get(key)
         if outcome is None:
-            outcome = self._redacted(kind, data)
+            outcome = self._redacted_message(kind, data)
             if len(data) <= _MAX_PART_BYTES:
                 if len(self._parts) >= _MAX_PARTS:
                     self._parts.clear()
                 self._parts[key] = outcome
         return outcome
 
-    def _redacted(self, kind: Any, data: bytes) -> tuple[bytes, bool]:
+    def _redacted_message(self, kind: Any, data: bytes) -> tuple[bytes, bool]:
         parsed = kind.FromString(data)
         changed = self.message(parsed)
         return parsed.SerializeToString(), changed

@@ -41,7 +41,7 @@ class TimeSeries:
                 oldest = min(self._calls)
                 if interval < oldest:
                     return
-                self._drop(oldest)
+                self._drop_old(oldest)
             self._calls[interval] = {}
         if plugin not in self._plugins and len(self._plugins) >= MAX_PLUGINS:
             self.left_out += 1
@@ -52,7 +52,7 @@ class TimeSeries:
         if duration_ms is not None:
             durations[_upper_bound(duration_ms)] += 1
 
-    def _drop(self, *intervals: int) -> None:
+    def _drop_old(self, *intervals: int) -> None:
         """Forget intervals, and the plugins without a call in another one."""
         for interval in intervals:
             del self._calls[interval]
@@ -62,7 +62,7 @@ class TimeSeries:
     def to_json(self, end_ms: float) -> dict[str, Any]:
         """The intervals up to a time, the oldest first, as lists of numbers by plugin: calls, p50_ms and p99_ms."""
         last = int(end_ms // self._interval_ms)
-        self._drop(*[interval for interval in self._calls if interval > last + 1])  # the clock was set back
+        self._drop_old(*[interval for interval in self._calls if interval > last + 1])  # the clock was set back
         intervals = range(last - self._intervals + 1, last + 1)
         plugins = {}
         for plugin in self._plugins:

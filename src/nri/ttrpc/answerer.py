@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 #: Returned by a handler that will call `Endpoint.reply` or `reply_error` itself.
 LATER = object()
 
-#: A reply waits at most this long for a peer that does not read, whatever the timeout of its request, in seconds.
+#: A reply waits at most this long for a peer that does not read, regardless of its request's timeout, in seconds.
 MAX_REPLY_WAIT_S = 300.0
 #: A `poll` reads at most this often, so that a peer that never stops sending does not block the other connections.
 MAX_READS_PER_POLL = 16
@@ -78,7 +78,7 @@ class Answerer:
             elif conn_id == link.server_id:
                 for request in link.server.receive(chunk):
                     if isinstance(request, Request):
-                        self._answer(request, patient)
+                        self._answer_request(request, patient)
                     elif isinstance(request, Data):
                         self._stream(link.server_streams, request)
                     else:
@@ -149,7 +149,7 @@ class Answerer:
 
     # -- answering ----------------------------------------------------------------------------------------------------
 
-    def _answer(self, request: Request, patient: bool) -> None:
+    def _answer_request(self, request: Request, patient: bool) -> None:
         if self._handler is None:
             self._refuse(request, Code.UNIMPLEMENTED, f"service {request.service}", patient)
             return
@@ -195,7 +195,7 @@ class Answerer:
         try:
             if not sender.acquire(False):
                 if not patient:
-                    self._defer(frame, deadline)
+                    self._defer_reply(frame, deadline)
                     return
                 if not link.wait_to_send(deadline):
                     raise DeadlineExceeded("the peer to read")
@@ -210,9 +210,9 @@ class Answerer:
             if patient:
                 link.fail("closed (the peer does not read its replies)")
             else:  # a partly written frame must be completed
-                self._defer(b"" if isinstance(error, SentInPart) else frame, deadline)
+                self._defer_reply(b"" if isinstance(error, SentInPart) else frame, deadline)
 
-    def _defer(self, frame: bytes, deadline: float) -> None:
+    def _defer_reply(self, frame: bytes, deadline: float) -> None:
         """Leave a reply to the outbox."""
         self._link.behind = True  # callers must not stop reading for a write that may wait
         self._outbox.put(frame, deadline)

@@ -27,7 +27,7 @@ class Code:
     UNAUTHENTICATED = 16
 
 
-# The Go library's codes for common exceptions; all others are UNKNOWN. The first match counts.
+# The Go library's codes for common exceptions; all others are UNKNOWN. The first match is used.
 _CODE_BY_EXCEPTION: tuple[tuple[type[BaseException], int], ...] = (
     (TimeoutError, Code.DEADLINE_EXCEEDED),
     (DeadlineExceeded, Code.DEADLINE_EXCEEDED),

@@ -111,7 +111,7 @@ class ClientSide:
         """
         out: list[Response | Data] = []
         for stream_id, kind, flags, data, length in self.reader.receive(chunk):
-            if self._expects(stream_id):
+            if self._expects_response(stream_id):
                 out.append(response_of(stream_id, kind, data, length))
             elif stream_id in self.streams:
                 item = self.streams.receive(stream_id, kind, flags, data, length)
@@ -119,7 +119,7 @@ class ClientSide:
                     out.append(item)
         return out
 
-    def _expects(self, stream_id: int) -> bool:
+    def _expects_response(self, stream_id: int) -> bool:
         """Whether this stream waits for a response; false after the first response."""
         try:
             self._pending.remove(stream_id)

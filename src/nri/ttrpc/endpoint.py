@@ -122,7 +122,7 @@ class Endpoint:
         metadata: Iterable[tuple[str, str]] = (),
         meanwhile: Callable[[], None] | None = None,
     ) -> tuple[int, bytes]:
-        """Call as `call`. Returns the reply's number in the order of arrival, and its bytes.
+        """Call like `call`. Returns the reply's number in the order of arrival, and its bytes.
 
         `meanwhile` is called after the request is written, while the peer works. If interceptors write the request
         several times, it is called once for each write.
@@ -237,14 +237,14 @@ class Endpoint:
         return stream_id, method, deadline, waiter, failure
 
     def collect(self, sent: Sent) -> bytes:
-        """Wait for the reply's bytes to a request of `begin`. Raises as `call`.
+        """Wait for the reply's bytes to a request of `begin`. Raises the errors of `call`.
 
-        An answer that arrived in time counts, even if it is collected after the deadline.
+        An answer that arrived in time is valid, even if it is collected after the deadline.
         """
         return self.collect_in_order(sent)[1]
 
     def collect_in_order(self, sent: Sent) -> tuple[int, bytes]:
-        """Collect as `collect`. Returns the reply's number in the order of arrival, and its bytes.
+        """Collect like `collect`. Returns the reply's number in the order of arrival, and its bytes.
 
         The reply is numbered before another thread can read, so the peer's next message gets a greater number.
         """

@@ -11,9 +11,9 @@ watched again. A surplus watch does no harm, because `poll` yields to a thread t
 
 **Calls in quick succession** save these two system calls as well. A connection whose last two calls ended within
 `CLOSE_S` of each other rests: it stays unwatched for the next caller. This thread checks from time to time whether a
-call came, first after `LOOK_S`, then each time after twice as long, up to `MAX_LOOK_S`. If no call came, the connection
-is watched again. The price: a request of the peer right after a burst of calls waits for the next check or call, about
-`LOOK_S` after a short burst and up to `MAX_LOOK_S` after a long burst.
+call came, first after `CHECK_INTERVAL_S`, then each time after twice as long, up to `MAX_CHECK_INTERVAL_S`. If no call
+came, the connection is watched again. The price: a request of the peer right after a burst of calls waits for the next
+check or call, about `CHECK_INTERVAL_S` after a short burst and up to `MAX_CHECK_INTERVAL_S` after a long burst.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ _OFF: Final = select.EPOLLONESHOT
 #: Calls are in quick succession if they end within this time of each other, in seconds.
 CLOSE_S = 0.001
 #: The first interval between checks of resting connections, in seconds.
-LOOK_S = 0.02
+CHECK_INTERVAL_S = 0.02
 #: The longest interval between checks of resting connections, in seconds.
-MAX_LOOK_S = 0.16
+MAX_CHECK_INTERVAL_S = 0.16
 
 
 class IdleWatcher:
@@ -94,7 +94,7 @@ class IdleWatcher:
         """
         link = self._link
         if link.closed is None:
-            if now - self.used < LOOK_S / 2 or not link.reader.acquire(False):
+            if now - self.used < CHECK_INTERVAL_S / 2 or not link.reader.acquire(False):
                 return False
             self.resting = False
             self.idle()
@@ -176,14 +176,14 @@ class Monitor:
         if not self._resting:
             return None
         if last_s is None:  # they began to rest just now
-            return LOOK_S
+            return CHECK_INTERVAL_S
         now = monotonic()
         with self._lock:
             watches, self._resting = self._resting, []
         resting = [watch for watch in watches if not watch.settled(now)]
         with self._lock:
             self._resting += resting
-            return min(last_s * 2, MAX_LOOK_S) if self._resting else None
+            return min(last_s * 2, MAX_CHECK_INTERVAL_S) if self._resting else None
 
     @staticmethod
     def poll(endpoint: Endpoint) -> None:

@@ -94,7 +94,7 @@ def _wait_for_turn(waiter: Waiter, deadline: float | None) -> None:
 
 
 def send_and_read(link: Link, answerer: Answerer, conn_id: int, frame: list[bytes], deadline: float | None) -> None:
-    """Write a frame as `Transport.send`. While the write waits, read, if no other thread reads.
+    """Write a frame like `Transport.send`. While the write waits, read, if no other thread reads.
 
     For connections that no loop or monitor reads: a peer that cannot write to us may not read either, and both
     sides would wait. The caller has the role of the sender. Nothing is read while a stream is full.

@@ -1,8 +1,8 @@
 """The three kinds of waiting calls, which differ in how they get their response.
 
 The reading thread numbers responses with `ARRIVALS`. So of two messages of a peer, the later message has the greater
-number, whatever other threads do. `nri.ttrpc.answerer` passes on the response, and `nri.ttrpc.link` the role of the
-reader.
+number, regardless of what other threads do. `nri.ttrpc.answerer` passes on the response, and `nri.ttrpc.link` the role
+of the reader.
 """
 
 from __future__ import annotations

@@ -189,7 +189,7 @@ def test_a_required_plugin_with_an_open_breaker_refuses_events() -> None:
     with runtime_with(policy, Sleepy(silent=True), timeout_s=0.02) as runtime:
         with pytest.raises(PluginTimeout):
             runtime.start_container()
-        with pytest.raises(PluginUnavailable, match="left out after 1 request without an answer"):
+        with pytest.raises(PluginUnavailable, match="skipped after 1 request without an answer"):
             runtime.start_container()
         runtime.stop_container()
 

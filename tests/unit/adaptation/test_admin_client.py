@@ -51,17 +51,18 @@ def test_a_silent_or_foreign_socket_is_an_error_with_the_option(path: str) -> No
 
 def test_a_stopped_runtime_and_a_missing_socket_have_different_errors(path: str) -> None:
     messages, kind = reason(path)
-    has = "only runtimes built on nri have an admin socket, if admin_socket is set; name another with"
+    has = "an admin socket exists only in a runtime that is built on nri and sets admin_socket; choose another socket"
     assert (
-        messages == f"cannot connect to {path}: No such file or directory; {has} --admin-socket"
+        messages == f"cannot connect to {path}: No such file or directory; {has} with --admin-socket"
         and kind is ProgramUnreachable
     )
     with socket.socket(socket.AF_UNIX) as remainder:
         remainder.bind(path)
     messages, kind = reason(path)
     Path(f"{path}.txt").touch()
-    assert reason(f"{path}.txt")[0].endswith(": Connection refused: not a socket; name another with --admin-socket")
-    ended = "Connection refused: no process listens on the socket; start the runtime, or name another with"
+    refused = ": Connection refused: not a socket; choose another socket with --admin-socket"
+    assert reason(f"{path}.txt")[0].endswith(refused)
+    ended = "Connection refused: no process listens on the socket; start the runtime, or choose another socket with"
     assert messages == f"cannot connect to {path}: {ended} --admin-socket" and kind is ProgramUnreachable
 
 

@@ -272,7 +272,7 @@ def test_a_required_plugin_with_an_open_breaker_refuses_at_once(runtime, slow):
     node = runtime('timeout = "50ms"\nrequired = true\nbreaker = { misses = 1, retry = "1h" }').add(slow)
     with pytest.raises(PluginTimeout):
         node.create_container()
-    with pytest.raises(PluginUnavailable, match="left out after 1 request without an answer"):
+    with pytest.raises(PluginUnavailable, match="skipped after 1 request without an answer"):
         node.create_container()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nri.agent.checking import Checked, Finding, check
+from nri.agent.checking import CheckOutcome, Finding, check
 from nri.agent.settings import AGENT_SETTINGS, AgentSettings
 from nri.agent.settings.tables import RuleSettings
 from nri.config.complaint import combined_error
@@ -43,7 +43,7 @@ spec: {containers: [{name: app}]}
 """
 
 
-def code(outcome: Checked) -> int:
+def code(outcome: CheckOutcome) -> int:
     """The exit code that `nri agent check` ends with."""
     return 2 if outcome.wrong_settings else 1 if outcome.findings else 0
 
@@ -235,9 +235,9 @@ def disk(**more: Any) -> str:
 
 #: rubik's files with a mistake -> the first key and what is wrong with it.
 WRONG_FILES = {
-    "[]": ": expected a mapping of keys, not []",
-    "5": ": expected a mapping of keys, not 5",
-    '"x"': ': expected a mapping of keys, not "x"',
+    "[]": ": expected a mapping of keys to values, not []",
+    "5": ": expected a mapping of keys to values, not 5",
+    '"x"': ': expected a mapping of keys to values, not "x"',
     "{": ": not valid JSON: expecting property name",
     '{"agent": {}} more': ": not valid JSON: extra data in column 15",
     '{"agent": {"logSize": NaN}}': ": contains NaN, which is not valid JSON",
@@ -245,8 +245,8 @@ WRONG_FILES = {
     "[" * 100_000: ": nested deeper than 100 levels",
     '{"agent": ' * 20_000: ": nested deeper than 100 levels",
     "\udcff": ": not UTF-8 text",
-    '{"agent": []}': "agent: expected a mapping of keys, not []",
-    '{"agent": "x"}': 'agent: expected a mapping of keys, not "x"',
+    '{"agent": []}': "agent: expected a mapping of keys to values, not []",
+    '{"agent": "x"}': 'agent: expected a mapping of keys to values, not "x"',
     '{"agent": {}, "agent": {"enabledFeatures": ["cpi"]}}': ": agent: duplicate key",
     '{"agnet": {"enabledFeatures": ["cpi"]}}': 'agnet: unknown key; did you mean "agent"?',
     '{"logLevel": "info", "cacheConfig": {"enable": true}}': "cacheConfig: is a key of rubik's old configuration",
@@ -265,12 +265,12 @@ WRONG_FILES = {
     '{"agent": {"logSize": 1%s}}' % ("0" * 400): "agent.logSize: expected a whole number from -9223372036854775808 to",
     '{"agent": {"logLevel": "loud"}}': 'agent.logLevel: "loud" is not one of debug, info, warn, error, stack; use one',
     features("psi"): "psi: is switched on but has no block",
-    features("psi", psi=[]): "psi: expected a mapping of keys, not []",
-    features("psi", psi={"resource": []}): "psi.resource: is empty; name some of cpu, memory, io",
+    features("psi", psi=[]): "psi: expected a mapping of keys to values, not []",
+    features("psi", psi={"resource": []}): "psi.resource: is empty; list at least one of cpu, memory, io",
     features(
         "psi", psi={"resource": ["cpu"], "avg10threshold": 1e308}
     ): "psi.avg10threshold: expected a number from 5.0 to",
-    features("quotaTurbo", quotaTurbo="x"): 'quotaTurbo: expected a mapping of keys, not "x"',
+    features("quotaTurbo", quotaTurbo="x"): 'quotaTurbo: expected a mapping of keys to values, not "x"',
     features(
         "quotaTurbo", quotaTurbo={"highWaterMark": -1}
     ): "quotaTurbo.highWaterMark: expected a whole number from 0 to 99",
@@ -284,16 +284,16 @@ WRONG_FILES = {
         "memoryevict", memoryevict={"threshold": "50"}
     ): 'memoryevict.threshold: expected a whole number, not "50"; write',
     features("cpuevict", cpuevict={"interval": 0}): "cpuevict.interval: expected a whole number from 1 to 3600, not 0",
-    features("dynCache", dynCache={"l3Percent": [1]}): "dynCache.l3Percent: expected a mapping of keys, not [1]",
+    features("dynCache", dynCache={"l3Percent": [1]}): "dynCache.l3Percent: expected a mapping of keys to values",
     features("ioCost", ioCost={}): "ioCost: expected a list, not {}",
-    features("ioCost", ioCost=[5]): "ioCost[0]: expected a mapping of keys, not 5",
+    features("ioCost", ioCost=[5]): "ioCost[0]: expected a mapping of keys to values, not 5",
     disk(model="lin"): 'ioCost[0].config[0].model: "lin" is not linear; use "linear"',
     disk(param={"rbps": -1}): "ioCost[0].config[0].param.rbps: -1 is not above 0; use the maximum rate of the disk",
     disk(param={}): "ioCost[0].config[0].param.rbps: 0 is not above 0",
 }
 
 
-def checked(folder: Path, text: str, **flags: Any) -> Checked:
+def checked(folder: Path, text: str, **flags: Any) -> CheckOutcome:
     """The check of a file of rubik's, as `nri agent check --profile rubik FILE` has it."""
     path = folder / "config.json"
     path.write_bytes(text.encode(errors="surrogateescape"))

@@ -90,7 +90,7 @@ def test_missing_rules_with_an_explicit_path_are_an_error(settings: AgentSetting
     error = offline.missing_rules(LoadedSettings(piped, {"rules.path": "--rules"}, ()))
     assert (
         error is not None
-        and error.suggestion == "name a file or a folder: it is watched for changes, so it cannot be a pipe"
+        and error.suggestion == "use a file or a folder: it is watched for changes, so it cannot be a pipe"
     )
     settings.rules.path.mkdir()
     assert offline.missing_rules(named) is None
@@ -118,7 +118,7 @@ def test_an_invalid_rule_is_a_problem_of_the_store_and_is_not_logged(
         ("metadata: {labels: 5}", "p.yaml:2: metadata.labels: expected a mapping"),
         ("metadata: {name: [a]}", "p.yaml:2: metadata.name: expected a string"),
         ("spec: {containers: 7}", "p.yaml:2: spec.containers: expected a list"),
-        ("spec: {containers: [7]}", "p.yaml:2: spec.containers[0]: expected a mapping of keys"),
+        ("spec: {containers: [7]}", "p.yaml:2: spec.containers[0]: expected a mapping of keys to values"),
         ("spec: {containers: [{name: [x]}]}", "p.yaml:2: spec.containers[0].name: expected a string"),
         ("spec: {containers: [{env: 1}]}", "p.yaml:2: spec.containers[0].env: expected a list"),
         (

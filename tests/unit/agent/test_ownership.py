@@ -17,14 +17,14 @@ from nri.agent.koordinator import names as n
 from nri.agent.koordinator.node import BatchRule, CpusetRule, GroupIdentityRule, Node, SharePool
 from nri.agent.koordinator.profile import HOOKS, PROFILE
 from nri.agent.model import Container, ExtendedResources, Pod, Resources
-from nri.agent.ownership import KnobConflict, Level, Owner, Owns, check, check_apart
+from nri.agent.ownership import KnobConflict, Level, OwnedKnob, Owner, check, check_apart
 from nri.agent.settings.values import AgentSettings
 
 
 def test_two_writers_of_one_knob_refuse_the_start_and_are_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    rival = Owns(Level.CONTAINER, "cpu.cfs_burst", frozenset({n.LS}))
+    rival = OwnedKnob(Level.CONTAINER, "cpu.cfs_burst", frozenset({n.LS}))
     hook = Hook("Rival", True, (), (), {}, (rival,))
     row = PROFILE.strategies[1]._replace(name="Second", owns=(rival,))
     for profile, words in (
@@ -38,7 +38,7 @@ def test_two_writers_of_one_knob_refuse_the_start_and_are_named(
 
 def test_different_levels_classes_and_pods_do_not_conflict() -> None:
     check(PROFILE.owners())
-    one = Owner("One", Owns(Level.POD, "cpu.shares", frozenset({n.LS}), own_cpus=True))
+    one = Owner("One", OwnedKnob(Level.POD, "cpu.shares", frozenset({n.LS}), own_cpus=True))
 
     def owners(name: str = "Two", **changes: Any) -> list[Owner]:
         return [one, Owner(name, one.owns._replace(**changes))]
@@ -98,8 +98,11 @@ def test_the_table_names_the_owner_of_a_knob_for_each_class_of_pods(qos: str, ow
 
 
 def test_a_knob_conflict_of_two_profiles_names_the_settings_of_both() -> None:
-    quota = Owns(Level.POD, "cpu.cfs_quota", frozenset({"BE"}))
-    one = [Owner("BatchResource", quota, "gates.BatchResource = false"), Owner("Other", Owns(Level.POD, "memory.low"))]
+    quota = OwnedKnob(Level.POD, "cpu.cfs_quota", frozenset({"BE"}))
+    one = [
+        Owner("BatchResource", quota, "gates.BatchResource = false"),
+        Owner("Other", OwnedKnob(Level.POD, "memory.low")),
+    ]
     two = [Owner("cpi", quota._replace(classes=frozenset({"offline"})), '"cpi" out of agent.enabledFeatures')]
     with pytest.raises(KnobConflict) as caught:
         check_apart([one, two])

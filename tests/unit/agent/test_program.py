@@ -13,7 +13,7 @@ import pytest
 
 from nri.agent import program
 from nri.agent.agent import Agent
-from nri.agent.pods.source import Known, KnownPods
+from nri.agent.pods.source import KnownPods, PodList
 from nri.agent.settings import AGENT_SETTINGS, AgentSettings
 from nri.config.settings import LoadedSettings
 from nri.errors import ConfigError, NriError
@@ -80,7 +80,7 @@ def test_a_part_is_logged_while_it_is_awaited_and_when_it_is_ready(
 ) -> None:
     caplog.set_level(logging.INFO, "nri.agent")
     (tmp_path / "rules").mkdir()
-    pods, gates = Known(), {"BECPUSuppress": False, "CPUBurst": False}
+    pods, gates = PodList(), {"BECPUSuppress": False, "CPUBurst": False}
     settings = loaded(tmp_path, modes=["standalone"], gates=gates, **{"rules.path": str(tmp_path / "rules")})
     agent = Agent(settings[0].settings, pods=KnownPods(pods))
     ended = threading.Event()

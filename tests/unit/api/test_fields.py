@@ -12,7 +12,7 @@ from nri.api.fields import (
     RESOURCES_TREE,
     ROWS,
     TREE,
-    Declared,
+    DeclaredField,
     Kind,
     Row,
     Visibility,
@@ -108,7 +108,7 @@ def test_a_row_is_shown_with_its_path_and_kind() -> None:
 def test_a_declaration_covers_fields_and_keys(
     text: str, inside: list[tuple[str, str]], outside: list[tuple[str, str]]
 ) -> None:
-    declared = Declared(text)
+    declared = DeclaredField(text)
     assert [entry for entry in inside if not declared.covers(*entry)] == []
     assert [entry for entry in outside if declared.covers(*entry)] == []
 
@@ -126,7 +126,7 @@ def test_a_declaration_covers_fields_and_keys(
 )
 def test_an_unknown_field_is_an_error_with_the_nearest_name(text: str, hint: str) -> None:
     with pytest.raises(ValueError, match=re.escape(hint)):
-        Declared(text)
+        DeclaredField(text)
     assert named("env") == {"env"}
 
 
@@ -142,7 +142,7 @@ def test_an_unknown_field_is_an_error_with_the_nearest_name(text: str, hint: str
     ],
 )
 def test_common_returns_the_keys_of_two_declarations(one: str, other: str, key: str | None) -> None:
-    assert Declared(one).common(Declared(other)) == Declared(other).common(Declared(one)) == key
+    assert DeclaredField(one).common(DeclaredField(other)) == DeclaredField(other).common(DeclaredField(one)) == key
 
 
 def test_touched_returns_keys_without_removal_marks() -> None:

@@ -23,3 +23,13 @@ def test_the_page_has_the_marks_of_every_benchmark() -> None:
     page = (report.HERE / "RESULTS.md").read_text()
     for name in ("apiserver", "engine", "modes"):
         assert page.count(f"<!-- {name} -->") == page.count(f"<!-- end of {name} -->") == 1
+
+
+def test_the_table_of_goals_has_the_figures_of_an_older_revision() -> None:
+    document = report.Document(1, "1234567")
+    names = ("nri plugin", "old nri plugin", "Go plugin")
+    document.memory({f"{name}, idle": [float(kb)] for name, kb in zip(names, (200, 300, 100), strict=True)})
+    head, _, row = (line.split("|") for line in document.goals().splitlines()[2:5])
+    cells = {title.strip(): cell.strip() for title, cell in zip(head, row, strict=True)}
+    assert cells["measured (middle half)"] == "2.00 (2.00-2.00)"
+    assert (cells["old"], cells["pure Python"]) == ("3.00", "")

@@ -113,7 +113,7 @@ def test_a_traceback_is_printed_only_with_vv(nri) -> None:
     quiet = nri("events", "--socket-path", "/nowhere/nri.sock")
     assert quiet.stderr == (
         "error: cannot connect to /nowhere/nri.sock: no such file or directory. "
-        "Name the runtime's NRI socket with --socket-path; nri doctor shows whether NRI is on\n"
+        "Specify the runtime's NRI socket with --socket-path; nri doctor shows whether NRI is on\n"
     )
     assert "Traceback" in nri("events", "-v", "-v", "--socket-path", "/nowhere/nri.sock").stderr
 

@@ -11,7 +11,7 @@ import yaml
 
 from nri.cli import output as printing
 from nri.cli.errors import report
-from nri.cli.output import Column, Output, Painted, age, cell, readable
+from nri.cli.output import Column, Output, PaintedText, age, cell, readable
 from nri.cli.settings import Settings
 
 COLUMNS = [Column("ID", "id", 4, mark=False), Column("NAME", "name"), Column("TAGS", "tags")]
@@ -65,7 +65,7 @@ ODD = "a\x1b[2J\nb\x7f\x9b\u202e\u2028\U000e0041"
 
 def test_printed_texts_are_escaped_and_colours_are_kept(capsys: pytest.CaptureFixture[str]) -> None:
     out = output(color="always")
-    out.text(ODD, Painted(ODD, "red"))
+    out.text(ODD, PaintedText(ODD, "red"))
     out.names([ODD])
     out.table([Column("A", "a")], [{"a": ODD}])
     out.note(ODD)

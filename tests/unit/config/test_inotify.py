@@ -17,10 +17,10 @@ from tests.support.waiting import wait_for
 class Looks:
     """Counts the looks at a file, and those that saw a change."""
 
-    def __init__(self, *paths: Path, look_s: float = 0.01) -> None:
+    def __init__(self, *paths: Path, interval_s: float = 0.01) -> None:
         self.looks = self.changes = 0
         self._watch = Watch(*paths)
-        self.file_changes = FileChanges(*paths, look_s=look_s)
+        self.file_changes = FileChanges(*paths, interval_s=interval_s)
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -51,7 +51,7 @@ def looks_at() -> Iterator[Callable[..., Looks]]:
 
 @pytest.fixture(autouse=True)
 def never_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inotify, "IDLE_LOOK_S", 3600.0)
+    monkeypatch.setattr(inotify, "IDLE_CHECK_INTERVAL_S", 3600.0)
 
 
 def config_map(folder: Path, version: str) -> None:
@@ -93,7 +93,7 @@ def test_a_link_to_itself_does_not_cause_constant_checks(tmp_path: Path, looks_a
     path.symlink_to("policy")
     looks = looks_at(path)
     looks.file_changes.wake()
-    wait_for(lambda: looks.looks == inotify.LOOKS_PER_EVENT, "it looks some times")
+    wait_for(lambda: looks.looks == inotify.CHECKS_PER_EVENT, "it looks some times")
     path.unlink()
     path.write_text("a")
     wait_for(lambda: looks.changes == 1, "the file is seen")
@@ -120,15 +120,15 @@ def test_a_replaced_config_map_is_noticed(tmp_path: Path, looks_at: Callable[...
 def test_a_wake_up_causes_some_checks(tmp_path: Path, looks_at: Callable[..., Looks]) -> None:
     looks = looks_at(tmp_path / "policy")
     looks.file_changes.wake()
-    wait_for(lambda: looks.looks == inotify.LOOKS_PER_EVENT, "it looks some times")
+    wait_for(lambda: looks.looks == inotify.CHECKS_PER_EVENT, "it looks some times")
     looks.file_changes.wake()
-    wait_for(lambda: looks.looks == 2 * inotify.LOOKS_PER_EVENT, "it looks as often again, and did not in between")
+    wait_for(lambda: looks.looks == 2 * inotify.CHECKS_PER_EVENT, "it looks as often again, and did not in between")
 
 
 def test_without_files_the_watcher_sleeps_until_a_wake_up(looks_at: Callable[..., Looks]) -> None:
     looks = looks_at()
     looks.file_changes.wake()
-    wait_for(lambda: looks.looks == inotify.LOOKS_PER_EVENT, "it is woken")
+    wait_for(lambda: looks.looks == inotify.CHECKS_PER_EVENT, "it is woken")
 
 
 @pytest.mark.parametrize("missing_call", ["_inotify", "_add"])
@@ -137,27 +137,27 @@ def test_without_inotify_files_are_checked_periodically(
 ) -> None:
     monkeypatch.setattr(inotify, missing_call, lambda *_: -1 if missing_call == "_inotify" else False)
     looks = looks_at(tmp_path / "policy")
-    wait_for(lambda: looks.looks > 2 * inotify.LOOKS_PER_EVENT, "it looks again and again")
+    wait_for(lambda: looks.looks > 2 * inotify.CHECKS_PER_EVENT, "it looks again and again")
 
 
 def test_files_are_also_checked_from_time_to_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, looks_at: Callable[..., Looks]
 ) -> None:
-    monkeypatch.setattr(inotify, "IDLE_LOOK_S", 0.01)
+    monkeypatch.setattr(inotify, "IDLE_CHECK_INTERVAL_S", 0.01)
     looks = looks_at(tmp_path / "policy")
-    wait_for(lambda: looks.looks > 2 * inotify.LOOKS_PER_EVENT, "it looks without an event")
+    wait_for(lambda: looks.looks > 2 * inotify.CHECKS_PER_EVENT, "it looks without an event")
 
 
 def test_a_folder_moved_with_its_parent_is_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "above" / "folder" / "policy"
     path.parent.mkdir(parents=True)
-    changes = FileChanges(path, look_s=0.01)
+    changes = FileChanges(path, interval_s=0.01)
     path.parent.parent.rename(tmp_path / "away")
     path.parent.mkdir(parents=True)
-    monkeypatch.setattr(inotify, "IDLE_LOOK_S", 0.01)
+    monkeypatch.setattr(inotify, "IDLE_CHECK_INTERVAL_S", 0.01)
     assert changes.wait()
     path.write_text("a")
-    monkeypatch.setattr(inotify, "IDLE_LOOK_S", 20.0)
+    monkeypatch.setattr(inotify, "IDLE_CHECK_INTERVAL_S", 20.0)
     began = threading.Thread(target=changes.wait, daemon=True)
     began.start()
     began.join(10)

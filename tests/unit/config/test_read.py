@@ -181,8 +181,8 @@ def test_null_clears_an_optional_value() -> None:
         ("cpu: '3'", 'test.conf:1: cpu: unknown key (did you mean "cpus"?)'),
         ("by-name: {}", 'test.conf:1: by-name: unknown key (did you mean "by_name"?)'),
         ("pool: {colour: 1}", "test.conf:1: pool.colour: unknown key (known keys: cpus, share)"),
-        ("pool: 3", "test.conf:1: pool: expected a mapping of keys, not 3"),
-        ("- 1", "test.conf: expected a mapping of keys, not [1]"),
+        ("pool: 3", "test.conf:1: pool: expected a mapping of keys to values, not 3"),
+        ("- 1", "test.conf: expected a mapping of keys to values, not [1]"),
         ("cpus: a\ncpus: b", "test.conf:2: cpus: duplicate key (remove one of the two)"),
         ('{"cpus": "a", "cpus": "b"}', "test.conf:1: cpus: duplicate key (remove one of the two)"),
         (

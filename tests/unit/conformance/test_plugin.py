@@ -77,7 +77,7 @@ def test_the_mistakes_of_a_faulty_plugin_are_reported(tmp_path: Path, monkeypatc
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["/nowhere"], "not an executable program: name an executable file"),
+        (["/nowhere"], "not an executable program: specify an executable file"),
         (["sh"], f"sh: not an executable program: write the program's path, {shutil.which('sh')}"),
         (["/nowhere.py"], "/nowhere.py: not an executable program"),
         (["/bin/true", "-x"], "write {socket}"),

@@ -205,7 +205,7 @@ def test_a_container_is_read_after_its_program_has_started(folder: Path) -> None
 
         try:
             with Starting(f"{folder}/cri.sock") as cri:
-                container = ProbeContainer(cri, detect(MACHINE), "c", folder).look()
+                container = ProbeContainer(cri, detect(MACHINE), "c", folder).examine()
             assert Path(f"/proc/{container.pid}/cmdline").read_bytes() == b"sleep\00060\0"
         finally:
             process.kill()

@@ -116,4 +116,4 @@ def test_this_machines_kernel_accepts_the_call() -> None:
 def test_an_unknown_processor_is_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.machine", lambda: "vax")
     probed = probe_events((Event.CYCLES,))
-    assert probed is not None and "not known on vax" in probed.reason
+    assert probed is not None and "not available on vax" in probed.reason

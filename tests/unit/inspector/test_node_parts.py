@@ -76,7 +76,7 @@ def test_the_agent_view_lists_pods_and_decisions(node: Inspected) -> None:
 
 def test_a_socket_of_another_program_is_reported(tmp_path: Path) -> None:
     with contextlib.closing(Server({"/explain": lambda _: text_answer("?")}, path=str(tmp_path / "agent.sock"))):
-        with pytest.raises(NriError, match="is not the socket of an agent"):
+        with pytest.raises(NriError, match="is not an agent's socket"):
             node_parts(tmp_path).views()["agent"]("")
 
 

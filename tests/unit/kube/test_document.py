@@ -23,7 +23,7 @@ def test_a_value_of_the_type_is_returned():
 @pytest.mark.parametrize(
     ("ask", "value", "reason"),
     [
-        (DOCUMENT.table, [], "pod.yaml: spec.k: expected a mapping of keys"),
+        (DOCUMENT.table, [], "pod.yaml: spec.k: expected a mapping of keys to values"),
         (DOCUMENT.tables, {"a": 1}, "pod.yaml: spec.k: expected a list of mappings"),
         (DOCUMENT.tables, ["a"], "pod.yaml: spec.k: expected a list of mappings"),
     ],
@@ -49,7 +49,7 @@ WHOLE = Source("pod.yaml", "a: 1\nspec:\n  first: x\n  k: {v: [1]}\n  n: -1\n")
         ("texts", "k", "pod.yaml:4: spec.k: expected a list"),
         ("text", "k", "pod.yaml:4: spec.k: expected a string"),
         ("pairs", "k", "pod.yaml:4: spec.k.v: expected a string"),
-        ("table", "first", "pod.yaml:3: spec.first: expected a mapping of keys"),
+        ("table", "first", "pod.yaml:3: spec.first: expected a mapping of keys to values"),
     ],
 )
 def test_an_error_names_the_line_of_the_value(kind, key, text):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri.kube.lists import ListSplitter, Oversized
+from nri.kube.lists import ListSplitter, OversizedObject
 
 #: Texts and keys that look like parts of the list around them.
 _TEXTS = st.sampled_from(["", "a", '"', "\\", '\\"', "{[", "]}", '"items": [', "\u20ac", ",", "\\\\"])
@@ -21,7 +21,7 @@ _VALUES = st.recursive(
 _OBJECTS = st.dictionaries(_TEXTS, _VALUES, max_size=3)
 
 
-def split(content: bytes, size: int = 1 << 16, **more: int) -> tuple[list[bytes | Oversized], bytes]:
+def split(content: bytes, size: int = 1 << 16, **more: int) -> tuple[list[bytes | OversizedObject], bytes]:
     splitter, items = ListSplitter(**more), []
     for start in range(0, len(content), size):
         items += splitter.feed(content[start : start + size])
@@ -44,7 +44,7 @@ def test_an_object_that_is_too_large_has_its_name_and_its_size(size: int) -> Non
     large = json.dumps({"metadata": meta, "env": ["x"] * 5000})
     content = f'{{"items": [{{"a": 1}}, {large}, {{"b": 2}}]}}'.encode()
     items, frame = split(content, size, max_object_bytes=10_000)
-    assert items == [b'{"a": 1}', Oversized(len(large), "shop", "big", "7"), b'{"b": 2}']
+    assert items == [b'{"a": 1}', OversizedObject(len(large), "shop", "big", "7"), b'{"b": 2}']
     assert json.loads(frame) == {"items": []}
 
 

@@ -116,7 +116,7 @@ MISTAKES = {
     "kind: Pod\nspec: [": "not valid YAML",
     "kind: List\nitems: 5\n": "pod.yaml:2: items: expected a list",
     "kind: List\nitems: {a: b}\n": "pod.yaml:2: items: expected a list",
-    "kind: Job\nspec: {template: {metadata: 5}}\n": "pod.yaml:2: metadata: expected a mapping of keys",
+    "kind: Job\nspec: {template: {metadata: 5}}\n": "pod.yaml:2: metadata: expected a mapping of keys to values",
     "kind: Pod\nmetadata: {labels: {a: [b]}}\nspec: {containers: [{name: a}]}\n": "pod.yaml:2: metadata.labels.a: exp",
     "kind: Pod\nmetadata: {annotations: [a]}\nspec: {containers: [{name: a}]}\n": "pod.yaml:2: metadata.annotations: ",
     "kind: Pod\nmetadata: {name: [a]}\nspec: {containers: [{name: a}]}\n": "pod.yaml:2: metadata.name: expected a ",

@@ -142,7 +142,7 @@ def test_yaml_is_read_like_by_kubernetes() -> None:
     assert (spec["hostNetwork"], spec["containers"][0]["stdin"]) == (True, False)
     assert (spec["terminationGracePeriodSeconds"], spec["volumes"][0]["configMap"]["defaultMode"]) == (1000, 0o644)
     assert spec["dnsPolicy"] == "Default"
-    assert pod.key_notes == ["f.yaml:8: spec.dnsPolicy: duplicate key: the last value counts"]
+    assert pod.key_notes == ["f.yaml:8: spec.dnsPolicy: duplicate key: the last value is used"]
 
 
 @pytest.mark.parametrize("text", ["metadata: {name: a}\n", "- 1\n"])

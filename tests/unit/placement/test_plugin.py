@@ -205,7 +205,7 @@ def test_a_running_container_with_an_invalid_annotation_stays_and_is_explained(
     assert later.present.pins == plugin.present.pins
     status, answer = ask_socket(str(tmp_path / "state" / f"{later.name}.sock"), "/explain?container=own", 5)
     assert status == 404
-    assert "annotation cold-start.resource-policy.nri.io: expected a mapping of keys" in answer["error"]
+    assert "annotation cold-start.resource-policy.nri.io: expected a mapping of keys to values" in answer["error"]
 
 
 def test_an_earlier_instance_without_a_stop_returns_its_cpus(runtime: FakeRuntime, tmp_path: Path) -> None:

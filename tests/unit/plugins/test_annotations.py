@@ -88,10 +88,10 @@ WITHOUT_ZERO = "write it without the leading 0; octal is 0o17"
 @pytest.mark.parametrize(
     ("text", "place", "reason", "step"),
     [
-        ("[]", "", "expected a mapping of keys, not a list", "write 'key: value'"),
-        ("word", "", 'expected a mapping of keys, not "word"', "write 'key: value'"),
+        ("[]", "", "expected a mapping of keys to values, not a list", "write 'key: value'"),
+        ("word", "", 'expected a mapping of keys to values, not "word"', "write 'key: value'"),
         ("{path: [a]}", "path", "expected a string, not a list", ""),
-        ("{path: {a: b}}", "path", "expected a string, not a mapping of keys", ""),
+        ("{path: {a: b}}", "path", "expected a string, not a mapping of keys to values", ""),
         ("{major: 1}", "", "path is missing", "add 'path: ...'"),
         ("{path: a, major: x}", "major", '"x" is not a number', "write a whole number"),
         ("{path: a, major: '3'}", "major", '"3" is not a number', "write it without quotes"),
@@ -195,10 +195,10 @@ def test_the_report_of_an_unknown_key_is_one_short_line() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{path: x}", "expected a list, not a mapping of keys; begin each of its items with '- '"),
+        ("{path: x}", "expected a list, not a mapping of keys to values; begin each of its items with '- '"),
         ("x", "expected a list, not \"x\"; begin each of its items with '- '"),
-        ("[x]", "[0]: expected a mapping of keys, not \"x\"; write 'key: value'"),
-        ("[{path: a}, ~]", "[1]: expected a mapping of keys, not nothing; write 'key: value'"),
+        ("[x]", "[0]: expected a mapping of keys to values, not \"x\"; write 'key: value'"),
+        ("[{path: a}, ~]", "[1]: expected a mapping of keys to values, not nothing; write 'key: value'"),
         ("[{major: 1}]", "[0]: path is missing; add 'path: ...'"),
         ("[{path: a, major: x}]", '[0].major: "x" is not a number; write a whole number'),
         ("[{path: a, options: [ro, ~]}]", "[0].options[1]: the value is missing; write a value, or remove the key"),
@@ -231,7 +231,8 @@ def test_pairs_are_strings_under_any_key() -> None:
         "kernel.x": "0 7",
     }
     assert refusal(annotation("a.b:").pairs).endswith("a.b: the value is missing; write a value, or remove the key")
-    assert refusal(annotation("[a]").pairs).endswith("expected a mapping of keys, not a list; write 'key: value'")
+    expected = "expected a mapping of keys to values, not a list; write 'key: value'"
+    assert refusal(annotation("[a]").pairs).endswith(expected)
 
 
 def test_a_value_that_is_too_long_is_not_parsed() -> None:

@@ -121,7 +121,7 @@ def test_a_pods_folder_of_another_user_is_refused(tmp_path: Path) -> None:
     need_root()
     (tmp_path / "pods").mkdir()
     os.chown(tmp_path / "pods", 1000, -1)
-    with pytest.raises(NriError, match="user 1000 owns the folder of pods; name another folder with --pods-dir"):
+    with pytest.raises(NriError, match="user 1000 owns the folder of pods; choose another folder with --pods-dir"):
         folder.create(tmp_path / "pods/u1", "shop/web", "")
 
 

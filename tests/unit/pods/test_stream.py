@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from nri.engine.streaming.spdy import Connection, Opened
+from nri.engine.streaming.spdy import Connection, StreamOpened
 from nri.errors import NriError
 from nri.pods.stream import LEAVE, Streams, converse, ends
 from tests.support.stream_world import World
@@ -101,7 +101,7 @@ def outcome(text: bytes, *, protocol: bytes = V4) -> Callable[[socket.socket], N
     def answer(connection: socket.socket) -> None:
         connection.sendall(SWITCH % protocol)
         spdy = Connection()
-        opened = [event for event in spdy.receive(connection.recv(65536)) if isinstance(event, Opened)]
+        opened = [event for event in spdy.receive(connection.recv(65536)) if isinstance(event, StreamOpened)]
         for event in opened:
             spdy.reply(event.stream)
         spdy.send(opened[0].stream, text, end=True)

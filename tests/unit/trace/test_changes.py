@@ -104,7 +104,7 @@ def test_a_missing_answer_is_shown_with_plugin_and_event(recorded: Recorded) -> 
 def test_an_unknown_container_is_an_error_with_the_next_step(recorded: Recorded) -> None:
     with pytest.raises(ConfigError, match=r'container "nope" not found \(list all events: nri trace show '):
         container_history(Trace(recorded.folder), "nope")
-    with pytest.raises(ConfigError, match=r'"web" matches several containers: .*web/late.*\(name one of them\)'):
+    with pytest.raises(ConfigError, match=r'"web" matches several containers: .*web/late.*\(choose one of them\)'):
         container_history(Trace(recorded.folder), "web")
 
 

@@ -62,7 +62,7 @@ def test_without_a_runtime_an_agent_suffices_unless_a_socket_is_given(folder: Pa
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("nri.trace.drift_sources.DEFAULT_SOCKET", str(folder / "none.sock"))
             values = sources(stack, None, str(folder / "b.sock"))
-        with pytest.raises(NriError, match="is not the socket of an agent"):
+        with pytest.raises(NriError, match="is not an agent's socket"):
             list(values())
 
 

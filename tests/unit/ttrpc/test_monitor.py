@@ -81,7 +81,7 @@ def test_between_calls_in_quick_succession_the_connection_is_not_watched(
     monitor = Counting()
     try:
         pair = pairs()
-        monkeypatch.setattr("nri.ttrpc.monitor.LOOK_S", 60.0)
+        monkeypatch.setattr("nri.ttrpc.monitor.CHECK_INTERVAL_S", 60.0)
         monitor.add(pair.near)
         for _ in range(100):
             pair.call()

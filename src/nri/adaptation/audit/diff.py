@@ -36,7 +36,7 @@ class Change(NamedTuple):
         return self._asdict()
 
     def __str__(self) -> str:
-        """The change as a text for people: ``Env DEBUG: "0" -> "1"``."""
+        """The change as readable text: ``Env DEBUG: "0" -> "1"``."""
         what = f"{self.field} {self.key}" if self.key else self.field
         return f"{what}: {show(self.before)} -> {show(self.after)}"
 
@@ -144,7 +144,7 @@ class Values:
         by_key = self._keyed.get(row.rank)
         if by_key is None:
             elements = getattr(row.parent(self._holder), row.name)
-            by_key = self._keyed[row.rank] = dict(_pair(element, row) for element in elements)
+            by_key = self._keyed[row.rank] = dict(_key_and_value(element, row) for element in elements)
         element = by_key.get(key)
         return element if element is None or isinstance(element, str) else plain(element)
 
@@ -160,14 +160,18 @@ def set_values(container: m.Container, *, later_plugins_see_all: bool) -> Iterat
             keys: Iterable[str] = ("",)
             if row.kind in (Kind.KEYED, Kind.MAP):
                 elements = getattr(row.parent(container), row.name)
-                keys = elements if row.kind is Kind.MAP else dict.fromkeys(_pair(item, row)[0] for item in elements)
+                keys = (
+                    elements
+                    if row.kind is Kind.MAP
+                    else dict.fromkeys(_key_and_value(item, row)[0] for item in elements)
+                )
             for key in keys:
                 value = values.at(Spot(row, key))
                 if value is not None:
                     yield Spot(row, key), value
 
 
-def _pair(element: Any, row: Row) -> tuple[str, Any]:
+def _key_and_value(element: Any, row: Row) -> tuple[str, Any]:
     if isinstance(element, str):
         key, _, text = element.partition("=")
         return key, text

@@ -182,20 +182,20 @@ def explain(container: str, records: Sequence[Record], forgotten: int = 0, rules
 class _Replay:
     """The container as it was after the records so far."""
 
-    __slots__ = ("_before", "_explanation", "_now", "_order", "_rules", "_undone")
+    __slots__ = ("_before", "_container", "_explanation", "_order", "_rules", "_undo_events")
 
     def __init__(self, explanation: Explanation, rules: Rules, undone: Mapping[tuple[str, int], str]) -> None:
         self._explanation = explanation
         self._rules = rules
-        self._now = m.Container(id=explanation.container)
+        self._container = m.Container(id=explanation.container)
         self._order = FieldOrder()
-        self._undone = undone
+        self._undo_events = undone
         self._before: list[tuple[Record, str, m.LinuxResources]] | None = []
 
     @property
     def current(self) -> m.Container:
         """The container after the records so far."""
-        return self._now
+        return self._container
 
     def run(self, record: Record) -> None:
         """Replay an event, and add its changes."""
@@ -249,12 +249,12 @@ class _Replay:
             if not record.failed:
                 self._order.set(field_names(reply.adjust.linux.resources), _reply_numbers(record, plugin))
         if not record.failed:
-            self._now.CopyFrom(state.container)
+            self._container.CopyFrom(state.container)
             # Updates that were requested during the container's creation may be recorded before it, and were applied
             # after it.
             earlier_requests, self._before = self._before or [], None
             for earlier, plugin, resources in earlier_requests:
-                self._resources(earlier, plugin, resources, self._now, self._order)
+                self._resources(earlier, plugin, resources, self._container, self._order)
 
     def _hidden_changes(self, adjust: m.ContainerAdjustment, last: dict[tuple[str, str], Any]) -> list[Change]:
         """Changes of the fields that a container does not show. Old values come from earlier replies."""
@@ -273,7 +273,7 @@ class _Replay:
 
     def _update(self, record: Record, is_own: bool) -> None:
         target, order = m.Container(), self._order.copy()
-        target.CopyFrom(self._now)
+        target.CopyFrom(self._container)
         if record.event == "UpdateContainer" and is_own:
             request = m.UpdateContainerRequest.FromString(record.request)
             self._resources(record, REQUEST, request.linux_resources, target, order)
@@ -284,7 +284,7 @@ class _Replay:
                     put_resources(merged, read(update.linux.resources, RESOURCES_TREE))
             self._resources(record, plugin, merged.linux.resources, target, order)
         if not record.failed:
-            self._now, self._order = target, order
+            self._container, self._order = target, order
 
     def _resources(
         self, record: Record, plugin: str, requested: m.LinuxResources, target: m.Container, order: FieldOrder
@@ -320,8 +320,8 @@ class _Replay:
         }
         names = field_names(requested)
         for name in names:
-            if (name, numbers.number(name)) in self._undone:
-                reasons[name] = f"taken back: {self._undone[name, numbers.number(name)]} has failed"
+            if (name, numbers.number(name)) in self._undo_events:
+                reasons[name] = f"undone, because {self._undo_events[name, numbers.number(name)]} has failed"
         return {name: why for name, why in reasons.items() if name in names}
 
     def _add(self, record: Record, plugin: str, changes_: list[Change], note: str = "") -> None:

@@ -232,7 +232,7 @@ class Provenance:
         self._loose_bytes += size_bytes
         if self._loose_bytes >= _MAX_LOOSE_BYTES or len(loose) >= MAX_LOOSE_RECORDS:
             with self._lock:
-                self._sort(RECORDS_PER_STEP, size_bytes)
+                self._sort_loose_events(RECORDS_PER_STEP, size_bytes)
 
     def not_created(self, container: str, reason: str) -> None:
         """Record that the runtime failed to create a container after the plugins' answers."""
@@ -264,7 +264,7 @@ class Provenance:
         """Sort some loose events, unless another thread is sorting."""
         if self.loose and self._lock.acquire(False):
             try:
-                self._sort(RECORDS_PER_STEP)
+                self._sort_loose_events(RECORDS_PER_STEP)
             finally:
                 self._lock.release()
 
@@ -272,11 +272,11 @@ class Provenance:
         """Sort all present loose events. Takes the lock, and releases it between steps."""
         for _ in range(0, len(self.loose), RECORDS_PER_STEP):
             with self._lock:
-                self._sort(RECORDS_PER_STEP)
+                self._sort_loose_events(RECORDS_PER_STEP)
         with self._lock:  # drop removed containers even if no event is loose
-            self._sort(0)
+            self._sort_loose_events(0)
 
-    def _sort(self, max_count: int, min_bytes: int = 0) -> None:
+    def _sort_loose_events(self, max_count: int, min_bytes: int = 0) -> None:
         """Sort loose events into histories, and drop removed containers. Needs the lock.
 
         Args:
@@ -306,7 +306,7 @@ class Provenance:
                 self._bytes -= history.size_bytes
         while histories and (len(histories) > self._max_containers or self._bytes > self._max_bytes):
             if self._refused:
-                self._drop(*self._refused.popleft())
+                self._drop_refusal(*self._refused.popleft())
                 continue
             _, history = histories.popitem(last=False)
             self._bytes -= history.size_bytes
@@ -342,7 +342,7 @@ class Provenance:
         if len(history.records) > self._max_records:
             self._bytes -= history.forget_one()
 
-    def _drop(self, target: str, record: Record) -> None:
+    def _drop_refusal(self, target: str, record: Record) -> None:
         """Drop a refusal, and its container if the history has no other record."""
         history = self.histories.get(target)
         if history is None:

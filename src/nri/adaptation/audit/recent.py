@@ -79,7 +79,7 @@ class Recent:
         self._open: OrderedDict[int, _Row] = OrderedDict()
         self._newest = self._steps = self._bytes = 0
         self._attached = False
-        self._since = self._read = 0.0
+        self._attached_at = self._read_at = 0.0
 
     def read(self, run: str, after: int, max_rows: int = 500) -> dict[str, Any]:
         """Return the rows after number `after`, the oldest first.
@@ -94,9 +94,9 @@ class Recent:
             of unread rows that were dropped.
         """
         with self._lock:
-            self._read = monotonic()
+            self._read_at = monotonic()
             if not self._attached:
-                self._since, self._attached = self._read, True
+                self._attached_at, self._attached = self._read_at, True
                 self._reporting.attach(self)
             oldest = self._newest - len(self._rows)
             begin = min(max(after, 0), self._newest) if run == self._run else 0
@@ -166,21 +166,21 @@ class Recent:
         began = now - duration_s
         with self._lock:
             row = self._open.pop(serial, None)
-            if row is not None and began >= self._since:
+            if row is not None and began >= self._attached_at:
                 text = "" if error is None else plain(failure_text(error), _MAX_TEXT)
                 row.table |= {"time_ms": time_ms, "duration_ms": duration_s * 1e3, "error": text, **_NAMELESS}
                 for step in row.table["steps"]:
                     step["at_ms"] = max(0.0, step.pop("at_s") - began) * 1e3
                 row.size += len(row.table["steps"])
-                self._keep(row)
-            if now - self._read > self._bounds.unread_s:
-                self._leave()
+                self._append_row(row)
+            if now - self._read_at > self._bounds.unread_s:
+                self._detach()
 
     def plugin_changed(self, plugin: str, state: str, about: Mapping[str, str]) -> None:
         """Record a change of a plugin's state."""
         text = plain(about.get("reason", ""), _MAX_TEXT)
         with self._lock:
-            self._keep(_Row({"plugin": plugin, "state": state, "time_ms": time() * 1e3, "text": text}))
+            self._append_row(_Row({"plugin": plugin, "state": state, "time_ms": time() * 1e3, "text": text}))
 
     # -- the ring, with the lock held ---------------------------------------------------------------------------------
 
@@ -191,7 +191,7 @@ class Recent:
                 step.update(about)
                 return
 
-    def _keep(self, row: _Row) -> None:
+    def _append_row(self, row: _Row) -> None:
         self._newest += 1
         row.table["n"] = self._newest
         self._rows.append(row)
@@ -199,21 +199,21 @@ class Recent:
         self._bytes += len(row.request)
         bounds = self._bounds
         while len(self._rows) > bounds.rows or self._steps > bounds.steps or self._bytes > bounds.request_bytes:
-            self._forget()
+            self._drop_oldest_row()
 
-    def _forget(self) -> None:
+    def _drop_oldest_row(self) -> None:
         oldest = self._rows.popleft()
         self._steps -= oldest.size
         self._bytes -= len(oldest.request)
         oldest.request = b""
 
-    def _leave(self) -> None:
+    def _detach(self) -> None:
         """Detach, and drop everything. The next reading begins again."""
         self._reporting.detach(self)
         self._attached, self._run = False, os.urandom(4).hex()
         self._open.clear()
         while self._rows:
-            self._forget()
+            self._drop_oldest_row()
 
 
 _NAMELESS: Final = {"pod": "", "pod_id": "", "container": "", "container_id": ""}

@@ -61,7 +61,7 @@ class Reporting:
     Attributes:
         watched: whether there is an observer or a reporter. Without a watcher no method needs to be called.
         recorded: whether there is a reporter, which needs the bytes of requests and results.
-        limited_log: the rate-limited log of refused connections, dropped answers and the like.
+        limited_log: the rate-limited log of refused connections, dropped answers and similar messages.
     """
 
     __slots__ = (
@@ -235,7 +235,7 @@ class Reporting:
             named_container = f"container {quote(cut(container, 128))}, which does not exist"
             which = named_container if container else "a container without an id"
             log.warning(
-                "plugin %s requested in %s an update or eviction of %s; the request is ignored%s",
+                "plugin %s, %s: ignored an update or eviction of %s%s",
                 plugin,
                 event,
                 which,

@@ -64,7 +64,7 @@ class AuditTrail:
             for update in updates:
                 self.inventory.take_back(update.container_id, by)
             raise
-        self._settle(updates, by, results)
+        self._settle_updates(updates, by, results)
         if self.provenance is not None:
             touched = dict.fromkeys(result.update.container_id for result in results if self._is_history(result))
             self.provenance.record(
@@ -83,7 +83,7 @@ class AuditTrail:
         for result in results:
             if not isinstance(result, UpdateResult):
                 raise TypeError(f"commit(): each result must be an UpdateResult, not {type(result).__name__}")
-        self._settle(updates, by, results)
+        self._settle_updates(updates, by, results)
         rows = _rows(results)
         if self.provenance is not None and rows:
             self.provenance.record(event, "", b"", (), {row[0] for row in rows}, outcomes=rows)
@@ -93,7 +93,9 @@ class AuditTrail:
         is_applied = any(row.outcome in (APPLIED, CLAMPED) for row in result.fields)
         return is_applied or result.update.container_id in self.inventory.known
 
-    def _settle(self, updates: Sequence[m.ContainerUpdate], by: object, results: Sequence[UpdateResult]) -> None:
+    def _settle_updates(
+        self, updates: Sequence[m.ContainerUpdate], by: object, results: Sequence[UpdateResult]
+    ) -> None:
         failed: dict[str, list[str]] = {}
         for result in results:
             fields = [row.field for row in result.fields if row.outcome in (UNSUPPORTED, REFUSED)]
@@ -112,7 +114,7 @@ class AuditTrail:
     def pod_removed(self, pod: m.PodSandbox) -> None:
         """Forget a removed pod and its containers."""
         for container_id in self.inventory.pod_removed(pod.id):
-            self._forget(container_id)
+            self._forget_container(container_id)
 
     def not_created(self, container_id: str, reason: str = "") -> None:
         """Forget a container that the runtime failed to create. With a `reason`, its history is kept."""
@@ -120,14 +122,14 @@ class AuditTrail:
         if reason and self.provenance is not None:
             self.provenance.not_created(container_id, reason)
         else:
-            self._forget(container_id)
+            self._forget_container(container_id)
 
     def container_removed(self, container: m.Container) -> None:
         """Forget a removed container."""
         self.inventory.removed(container.id)
-        self._forget(container.id)
+        self._forget_container(container.id)
 
-    def _forget(self, container_id: str) -> None:
+    def _forget_container(self, container_id: str) -> None:
         if self.provenance is not None:
             self.provenance.forget(container_id)
 

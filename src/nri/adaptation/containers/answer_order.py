@@ -55,12 +55,12 @@ class SequenceNumbers:
         over: when an answer is undone, its number by field name: older answers replace it.
     """
 
-    __slots__ = ("_fields", "_number", "_over")
+    __slots__ = ("_fields", "_number", "_undone_numbers")
 
     def __init__(
         self, number: int, fields: Mapping[str, int] | None = None, over: Mapping[str, int] | None = None
     ) -> None:
-        self._number, self._fields, self._over = number, fields or {}, over or {}
+        self._number, self._fields, self._undone_numbers = number, fields or {}, over or {}
 
     def number(self, field: str) -> int:
         """The sequence number of the answer that set a field."""
@@ -68,15 +68,15 @@ class SequenceNumbers:
 
     def greatest_overridden(self, field: str) -> int:
         """The greatest sequence number among the answers that this answer overrides."""
-        return self._over[field] if field in self._over else self.number(field)
+        return self._undone_numbers[field] if field in self._undone_numbers else self.number(field)
 
     @property
     def undone(self) -> Mapping[str, int]:
         """The sequence numbers of undone answers, by field name."""
-        return self._over
+        return self._undone_numbers
 
     def __repr__(self) -> str:
-        return f"SequenceNumbers({self._number}, {dict(self._fields)}, {dict(self._over)})"
+        return f"SequenceNumbers({self._number}, {dict(self._fields)}, {dict(self._undone_numbers)})"
 
 
 def creation_answer(encoded: bytes) -> m.CreateContainerResponse:
@@ -101,10 +101,10 @@ class FieldOrder:
         numbers: the sequence numbers of these answers (`CreateReply.numbers`).
     """
 
-    __slots__ = ("_last",)
+    __slots__ = ("_last_numbers",)
 
     def __init__(self, resources: m.LinuxResources | None = None, numbers: SequenceNumbers | None = None) -> None:
-        self._last: dict[str, int] = {}
+        self._last_numbers: dict[str, int] = {}
         if resources is not None and numbers is not None:
             self.set(field_names(resources), numbers)
 
@@ -122,12 +122,12 @@ class FieldOrder:
     def copy(self) -> Self:
         """Return a copy."""
         copy = type(self)()
-        copy._last = dict(self._last)
+        copy._last_numbers = dict(self._last_numbers)
         return copy
 
     def last(self, field: str) -> int:
         """The sequence number of the latest answer that set a field; 0 if no answer has set it."""
-        return self._last.get(field, 0)
+        return self._last_numbers.get(field, 0)
 
     def newest(
         self, resources: m.LinuxResources, numbers: SequenceNumbers, result: UpdateResult | None = None
@@ -142,7 +142,7 @@ class FieldOrder:
         """
         overtaken = [
             field
-            for field in (field_names(resources) if self._last else ())
+            for field in (field_names(resources) if self._last_numbers else ())
             if self.last(field) > numbers.greatest_overridden(field)
         ]
         if not overtaken:
@@ -159,7 +159,7 @@ class FieldOrder:
         """Record that fields are set, by name."""
         for field in fields:
             if self.last(field) <= numbers.greatest_overridden(field):
-                self._last[field] = numbers.number(field)
+                self._last_numbers[field] = numbers.number(field)
 
 
 class EventOrder:

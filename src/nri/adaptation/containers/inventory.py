@@ -96,7 +96,7 @@ class ContainerRecord:
     def with_answers(
         self, before: tuple[bytes, FieldOrder | None], answers: tuple[_AnsweredResources, ...]
     ) -> ContainerRecord:
-        """The same container with these answers over its state `before`. The newest answer of each field counts."""
+        """The same container with these answers over its state `before`. Each field has its newest answer."""
         now = before
         for answer in answers:
             now = _merged_resources(*now, answer)
@@ -166,7 +166,7 @@ class KnownContainers:
     def begins(self, prefix: str) -> bool:
         """Whether the id of a container begins with `prefix`.
 
-        A search through all containers: for people, not for events.
+        This searches all containers, so it is too slow for events.
         """
         return any(id_.startswith(prefix) for id_ in list(self.records))
 
@@ -284,7 +284,7 @@ class Inventory:
                     fresh.pop(key, None)
             self._records = self.known.records = fresh
 
-    def _put(self, container_id: str, record: ContainerRecord | None) -> None:
+    def _set_record(self, container_id: str, record: ContainerRecord | None) -> None:
         for news in self.news:
             news[container_id] = record
         if record is None:
@@ -420,7 +420,9 @@ class Inventory:
             record = self._records.get(container_id)
             if record is None:
                 return False
-            self._put(container_id, record.with_answer(_AnsweredResources(by, resources.SerializeToString(), numbers)))
+            self._set_record(
+                container_id, record.with_answer(_AnsweredResources(by, resources.SerializeToString(), numbers))
+            )
             return True
 
     def settle(self, container_id: str, by: object, failed: Collection[str] = ()) -> None:
@@ -435,7 +437,7 @@ class Inventory:
                     now._replace(resources=_without_fields(now.resources, failed)) if was.by is by else now
                     for was, now in zip(record.answers, answers, strict=True)
                 ]
-            self._put(container_id, record.with_answers(record.before, tuple(answers)))
+            self._set_record(container_id, record.with_answers(record.before, tuple(answers)))
 
     def take_back(self, container_id: str, by: object) -> Restoration | None:
         """Record that updates of a container are undone. Returns its restored resources, or None without updates."""
@@ -449,7 +451,7 @@ class Inventory:
             restored = record.with_answers(
                 record.before, tuple(answer for answer in record.answers if answer.by is not by)
             )
-            self._put(container_id, restored)
+            self._set_record(container_id, restored)
             over = {
                 field: answer.numbers.number(field)
                 for answer in undone
@@ -480,7 +482,7 @@ class Inventory:
         """Record that a container is gone."""
         with self._lock:
             self._creations.pop(container_id, None)
-            self._put(container_id, None)
+            self._set_record(container_id, None)
 
     def pod_removed(self, pod_id: str) -> list[str]:
         """Record that a pod and its containers are gone. Returns the ids of the containers."""
@@ -488,7 +490,7 @@ class Inventory:
             inside = [key for key, record in self._records.items() if record.pod_id == pod_id]
             for container_id in inside:
                 self._creations.pop(container_id, None)
-                self._put(container_id, None)
+                self._set_record(container_id, None)
             return inside
 
     def resources_of(self, container_id: str) -> m.LinuxResources | None:

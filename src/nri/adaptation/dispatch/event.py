@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from nri.adaptation.audit.provenance import Provenance
     from nri.adaptation.audit.shadow import ShadowReport
     from nri.adaptation.audit.trail import AuditTrail
-    from nri.adaptation.merge.side_updates import Ignored
+    from nri.adaptation.merge.side_updates import IgnoredRequest
     from nri.adaptation.peers.peer import Peer
     from nri.plugin_policy.event_policy import EventPolicy
     from nri.rules import Rules
@@ -406,7 +406,7 @@ class StopEvent(AnsweredEvent):
             super().record(provenance, failed)
 
 
-def left_out_outcomes(container_id: str, ignored: Sequence[Ignored]) -> list[tuple[str, str, str, str]]:
+def left_out_outcomes(container_id: str, ignored: Sequence[IgnoredRequest]) -> list[tuple[str, str, str, str]]:
     """The ignored updates and fields as outcomes: the first by name, then the number of the others.
 
     An update of an unknown container is reported in the record of the event's own container.

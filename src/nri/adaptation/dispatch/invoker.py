@@ -103,7 +103,7 @@ class Invoker:
     # -- one plugin ---------------------------------------------------------------------------------------------------
 
     def wait_for_turn(self, place: Place, peer: Peer, event: Event, caller_deadline: float | None) -> Sent | None:
-        """Wait for the event's turn at a plugin. Returns the request if it was sent meanwhile, as `Place.wait`."""
+        """Wait for the event's turn at a plugin. Returns the request if it was sent meanwhile, like `Place.wait`."""
         event.start_waiting(peer)
         return place.wait(partial(self.begin, event=event, caller_deadline=caller_deadline))
 
@@ -145,7 +145,7 @@ class Invoker:
         Args:
             caller_deadline: absolute, in monotonic seconds; None for no deadline.
             sent: the return value of `begin` for the same event.
-            insist: a missing answer fails the request, whatever the policy is (validation).
+            insist: a missing answer fails the request, regardless of the policy (validation).
         """
         budget_s = policy.timeout_s
         if sent is not None:
@@ -280,12 +280,12 @@ class Invoker:
                     self._reporting.shadow_answered(shadow.failure(peer.label, event.rpc, event.request.pod, text))
                     return
                 raise self._plugin_error(peer, error, error)
-            fails_request = insist or self._refuses(peer, policy, event)
+            fails_request = insist or self._missing_answer_fails(peer, policy, event)
             if isinstance(error, DeadlineExceeded):
                 if caller_deadline is not None and now >= caller_deadline:
                     peer.breaker.abandoned()
                     raise error
-                _miss(event, peer, policy, budget_s, now)
+                _count_miss(event, peer, policy, budget_s, now)
             else:
                 peer.breaker.miss(now)
                 peer.signal(Signal.LOST, str(error))
@@ -297,7 +297,7 @@ class Invoker:
 
     def _skip_plugin(self, peer: Peer, policy: EventPolicy, event: Event, insist: bool) -> None:
         """Handle a plugin for which the event has no time left: the request continues or fails as for a late answer."""
-        fails_request = insist or self._refuses(peer, policy, event)
+        fails_request = insist or self._missing_answer_fails(peer, policy, event)
         peer.breaker.abandoned()
         if fails_request:
             _refuse(peer, event, DeadlineExceeded(event.rpc))
@@ -306,20 +306,21 @@ class Invoker:
     def missed_turn(self, peer: Peer, policy: EventPolicy, event: Event, *, insist: bool = False) -> None:
         """Handle an event that has waited too long for its turn, as for a late answer.
 
-        The plugin stays connected, whatever its policy: it is slow, but answers other events. `insist` as in `ask`.
+        The plugin stays connected, regardless of its policy: it is slow, but answers other events. For `insist` see
+        `ask`.
         """
-        fails_request = insist or self._refuses(peer, policy, event)
+        fails_request = insist or self._missing_answer_fails(peer, policy, event)
         waited_s = turn_limit_s(policy.timeout_s)
         error = DeadlineExceeded(f"a plugin that was busy with earlier events for {waited_s:g} s")
         self.plugin_failed(peer, event, error, waited_s)
-        peer.last_error = f"busy with earlier events for {waited_s:g} s when {event.rpc} wanted its turn"
+        peer.last_error = f"busy with earlier events for {waited_s:g} s when {event.rpc} was due"
         tripped = peer.breaker.miss(monotonic())
         peer.signal(Signal.TRIPPED if tripped else Signal.MISSED, peer.last_error)
         if fails_request:
             _refuse(peer, event, error)
         event.note_missing_answer(peer.label, str(error))
 
-    def _refuses(self, peer: Peer, policy: EventPolicy, event: Event) -> bool:
+    def _missing_answer_fails(self, peer: Peer, policy: EventPolicy, event: Event) -> bool:
         """Whether a missing answer fails the request; call it before the breaker records the miss."""
         if self._breaker_lets_go and peer.breaker.state is BreakerState.HALF_OPEN:
             return policy.policy.requires(policy.number, event.request.pod.namespace)
@@ -342,15 +343,15 @@ def _reset(peer: Peer) -> None:
         peer.signal(Signal.ANSWERED)
 
 
-def _miss(event: Event, peer: Peer, policy: EventPolicy, budget_s: float, now: float) -> None:
+def _count_miss(event: Event, peer: Peer, policy: EventPolicy, budget_s: float, now: float) -> None:
     """Count a missing answer, and disconnect the plugin or leave it out if its policy requires it.
 
     Args:
-        budget_s: how long the plugin had, in seconds; the runtime's own delay does not count.
+        budget_s: how long the plugin had, in seconds; without the runtime's own delay.
     """
     event.start_waiting(peer)
     share = budget_s / policy.timeout_s
-    explanation = "" if share >= WHOLE_MISS_SHARE else ", the rest of its timeout was spent on earlier events"
+    explanation = "" if share >= WHOLE_MISS_SHARE else "; earlier events used the rest of its timeout"
     peer.last_error = what = f"no answer to {event.rpc} within {budget_s:.3g} s{explanation}"
     breaker = peer.breaker
     breaker.silence_s += budget_s
@@ -384,7 +385,7 @@ def _unavailable_text(peer: Peer) -> str:
     """The state of a plugin that cannot be asked, for the text of an error."""
     state = "not connected" if peer.state is State.GONE else peer.state.value
     if peer.state is State.OPEN:
-        state = f"left out after {count(peer.breaker.missed, 'request')} without an answer"
+        state = f"skipped after {count(peer.breaker.missed, 'request')} without an answer"
     return f"{state} ({peer.last_error})" if peer.last_error else state
 
 
@@ -393,7 +394,7 @@ def _refuse(peer: Peer, event: Event, cause: NriError) -> NoReturn:
     kind = PluginTimeout if isinstance(cause, DeadlineExceeded) else PluginClosed
     error = kind(peer.label, f"failed to handle {event.rpc} request: {cause}")
     error.args = (f"plugin {peer.label} failed to handle {event.rpc} request: {cause}",)
-    error.__cause__ = cause  # by hand: compiled, a `raise` has no `from`
+    error.__cause__ = cause  # set by hand, because a compiled `raise` has no `from`
     try:
         raise error
     finally:

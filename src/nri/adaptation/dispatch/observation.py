@@ -63,7 +63,7 @@ class RecordedInvoker(ObservedInvoker):
         self._reporting.event_ends(event.rpc, event.serial, result, error, monotonic() - began)
 
     def wait_for_turn(self, place: Place, peer: Peer, event: Event, caller_deadline: float | None) -> Sent | None:
-        """Report the start of the event, then wait as `Invoker.wait_for_turn`."""
+        """Report the start of the event, then wait like `Invoker.wait_for_turn`."""
         self.event_starts(event)
         return super().wait_for_turn(place, peer, event, caller_deadline)
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from nri.adaptation.containers.restoration import Restoration
     from nri.adaptation.containers.update_result import UpdateResult
     from nri.adaptation.dispatch.event import AnsweredEvent, CreateEvent, StopEvent, UpdateEvent
-    from nri.adaptation.merge.side_updates import Ignored
+    from nri.adaptation.merge.side_updates import IgnoredRequest
     from nri.adaptation.registration.deferred_updates import DeferredUpdates
 
 #: A container keeps at most this many bytes of answers, from which the order of its fields is computed on demand.
@@ -44,7 +44,7 @@ class EventReply:
 
     Attributes:
         updates: updates of other containers, for the runtime to apply, with their sequence numbers.
-        ignored: what plugins asked for and did not get, with reasons.
+        ignored: requests of plugins that were ignored, with reasons.
 
     If the runtime fails to create its container after it has updated other containers, `abort` gives the update
     callback the resources that those containers had before; `commit` forgets them. Calling neither is harmless.
@@ -63,7 +63,7 @@ class EventReply:
         self._open = bool(updates)
         self.updates = updates
         side = merge.side
-        self.ignored: list[Ignored] = [] if side is None else side.ignored
+        self.ignored: list[IgnoredRequest] = [] if side is None else side.ignored
 
     @property
     def owners(self) -> m.OwningPlugins:
@@ -111,7 +111,7 @@ class CreateReply(EventReply):
     Attributes:
         adjust: the merged adjustment; always present, perhaps empty.
         updates: updates of other containers, for the runtime to apply.
-        ignored: what plugins asked for and did not get, with reasons.
+        ignored: requests of plugins that were ignored, with reasons.
     """
 
     __slots__ = ("_answering_peers", "_deferred_updates", "_waiting", "adjust")
@@ -194,7 +194,7 @@ class UpdateReply(EventReply):
         changed: whether a plugin changed the resources.
         updates: updates of other containers, for the runtime to apply.
         evictions: the evictions that plugins request.
-        ignored: what plugins asked for and did not get, with reasons.
+        ignored: requests of plugins that were ignored, with reasons.
         message: the reply in the Go library's form, in which the requested container's update is the last.
     """
 
@@ -218,7 +218,7 @@ class StopReply(EventReply):
 
     Attributes:
         updates: updates of other containers, for the runtime to apply.
-        ignored: what plugins asked for and did not get, with reasons.
+        ignored: requests of plugins that were ignored, with reasons.
     """
 
     __slots__ = ()
@@ -252,7 +252,7 @@ class Replies:
             if is_waiting:
                 report_left_out(side, event.rpc, self._reporting)
             else:
-                created = self._keep(event)
+                created = self._defer_updates(event)
             updates = _ordered_updates(event, [*side.updates(), *created])
         reply = CreateReply(event, trail, updates, deferred_updates, waiting=is_waiting)
         if updates:
@@ -273,7 +273,7 @@ class Replies:
         """Create the reply to UpdateContainer, and record the updated containers."""
         if event.original_request is None:
             _number_request(event)
-        created = self._keep(event)
+        created = self._defer_updates(event)
         message = event.merge.reply()
         *side_updates, requested = message.update
         if created:
@@ -289,13 +289,13 @@ class Replies:
         """Create the reply to StopContainer, and record the updated containers."""
         if event.original_request is None:
             _number_request(event)
-        created = self._keep(event)
+        created = self._defer_updates(event)
         reply = StopReply(event, self.trail, _ordered_updates(event, [*event.merge.reply().update, *created]))
         if reply.updates:
             self.trail.updated(reply.updates, reply)
         return reply
 
-    def _keep(self, event: AnsweredEvent) -> list[m.ContainerUpdate]:
+    def _defer_updates(self, event: AnsweredEvent) -> list[m.ContainerUpdate]:
         """Defer updates of containers that are being created. Returns the updates of containers that exist by now."""
         return self.deferred_updates.defer_for_event(event.merge.side, event.rpc, event.numbers, self._reporting)
 

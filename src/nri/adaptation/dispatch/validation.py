@@ -2,9 +2,9 @@
 
 The request shows the container before any plugin changed it, the merged result, and the owner of each field. Each
 validator is asked under its own lock and with its own timeout, in a separate thread if there are several. The first
-refusal in order of completion counts. A validator that was connected when the event passed the sync gate is asked, or
-the event is refused, because a validator that has left in the meantime has not agreed. The default validator is a
-built-in plugin; its decision is `nri.api.default_validator`.
+refusal to arrive is the one that is raised. A validator that was connected when the event passed the sync gate is
+asked, or the event is refused, because a validator that has left in the meantime has not agreed. The default validator
+is a built-in plugin; its decision is `nri.api.default_validator`.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def _verdict(
             missed = invoker.validators_missed or _is_required(peer, event.request.pod)
             if policy.policy.shadow or not missed:
                 return None
-            return PluginClosed(peer.label, f"validator plugin {peer.label} has left before it was asked")
+            return PluginClosed(peer.label, f"validator plugin {peer.label} disconnected before it was called")
         reply = invoker.ask(peer, policy, event, deadline, insist=not policy.policy.shadow)
         verdict = m.ValidateContainerAdjustmentResponse.FromString(reply or b"")
     except NriError as error:
@@ -175,7 +175,7 @@ def _verdict(
 
 def _not_asked(peer: Peer, cause: RuntimeError) -> PluginError:
     """The error for a validator that was not asked, because no thread could be started."""
-    step = "it was not asked; allow the runtime more threads: TasksMax of its unit, or pids.max of its cgroup"
+    step = "the plugin was not called; allow the runtime more threads: TasksMax of its unit, or pids.max of its cgroup"
     error = PluginError(peer.label, f"{failure(peer.label, cause)} ({step})")
     error.args = (error.reason,)
     return error

@@ -39,14 +39,14 @@ class PluginFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Skipped:
+class SkippedFile:
     """A file that is not launched, with the reason."""
 
     path: str
     reason: str
 
 
-def discover(folder: str, rules: Rules = Rules.DEFAULT) -> tuple[list[PluginFile], list[Skipped]]:
+def discover(folder: str, rules: Rules = Rules.DEFAULT) -> tuple[list[PluginFile], list[SkippedFile]]:
     """The plugins of a folder in the order of their names. A missing folder has no plugins.
 
     Raises ConfigError for a bad name in reference mode, and for a folder that cannot be read.
@@ -58,7 +58,7 @@ def discover(folder: str, rules: Rules = Rules.DEFAULT) -> tuple[list[PluginFile
     except OSError as error:
         raise ConfigError(folder, "", f"failed to discover plugins: {error.strerror}") from None
     plugins: list[PluginFile] = []
-    skipped: list[Skipped] = []
+    skipped: list[SkippedFile] = []
     for entry in entries:
         # As in the Go library, the entry itself is checked: a link always counts as executable.
         try:
@@ -73,10 +73,10 @@ def discover(folder: str, rules: Rules = Rules.DEFAULT) -> tuple[list[PluginFile
         except ValueError as error:
             if not rules.bad_files_skipped:
                 raise ConfigError(folder, "", f"failed to discover plugins: {error}") from None
-            skipped.append(Skipped(entry.path, str(error)))
+            skipped.append(SkippedFile(entry.path, str(error)))
             continue
         if reason and rules.bad_files_skipped:
-            skipped.append(Skipped(entry.path, reason))
+            skipped.append(SkippedFile(entry.path, reason))
         else:
             plugins.append(PluginFile(entry.path, index, name, wasm))
     return plugins, skipped
@@ -118,7 +118,7 @@ def _read(path: str) -> bytes:
 
 
 def _read_trusted(path: str) -> bytes:
-    """Read a regular file as `_read`, if only root and the runtime's user can change it."""
+    """Read a regular file like `_read`, if only root and the runtime's user can change it."""
     try:
         with TrustedFile(path) as file:
             data = file.read(MAX_CONFIG_BYTES + 1)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("nri.adaptation")
 
 
-class Installed:
+class InstalledPlugins:
     """The supervisors of all installed plugins.
 
     Args:

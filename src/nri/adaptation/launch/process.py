@@ -98,17 +98,17 @@ class Process:
         self.status = ""
         self.failed = False
         self._stderr = read
-        self._stderr_ended = self._flooded = False
+        self._stderr_ended = self._is_flooded = False
         self._closing = threading.Lock()
         self._stderr_tail = StderrTail()
 
-    def wait(self, look: Callable[[], float]) -> None:
+    def wait(self, check: Callable[[], float]) -> None:
         """Read stderr until the process has ended, and reap it. Blocks: call it in a separate thread.
 
-        `look` is called at once, after every `nudge`, and when the number of seconds that it returned has passed.
+        `check` is called at once, after every `nudge`, and when the number of seconds that it returned has passed.
         """
         while True:
-            ready = self._poll(look())
+            ready = self._poll(check())
             if self._wake in ready:
                 os.eventfd_read(self._wake)
             if self._stderr in ready:
@@ -127,15 +127,15 @@ class Process:
         poll = select.poll()
         poll.register(self._end, select.POLLIN)
         poll.register(self._wake, select.POLLIN)
-        if self._flooded:
+        if self._is_flooded:
             seconds = min(seconds, PAUSE_S)
-            self._flooded = False
+            self._is_flooded = False
         elif not self._stderr_ended:
             poll.register(self._stderr, select.POLLIN)
         return {fd for fd, _ in poll.poll(seconds * 1000)}
 
     def nudge(self) -> None:
-        """Make `wait` call its `look` again."""
+        """Make `wait` call its `check` again."""
         with self._closing:
             if self._wake >= 0:
                 os.eventfd_write(self._wake, 1)
@@ -158,7 +158,7 @@ class Process:
                 self._stderr_ended = True
                 return
             self._stderr_tail.add(data)
-        self._flooded = True
+        self._is_flooded = True
 
     def _reap(self) -> None:
         try:

@@ -39,14 +39,14 @@ class Run(Protocol):
     def last_words(self) -> str:
         """The last lines that the plugin wrote to stderr, made printable (`nri.text.plain`)."""
 
-    def wait(self, look: Callable[[], float]) -> None:
+    def wait(self, check: Callable[[], float]) -> None:
         """Block until the run has ended.
 
-        Calls `look` at once, after a `nudge`, and after the seconds that it returned.
+        Calls `check` at once, after a `nudge`, and after the seconds that it returned.
         """
 
     def nudge(self) -> None:
-        """Make `wait` call its `look` again."""
+        """Make `wait` call its `check` again."""
 
     def kill(self) -> None:
         """End the run. Harmless if it has ended."""
@@ -117,10 +117,10 @@ class Starter:
             raise ConfigError(plugin.path, "", f"the plugin is larger than {CODE_BYTES >> 20} MiB")
         from nri.adaptation.launch.wasm.instance import Instance
 
-        instance = Instance(f"{WASM}:{plugin.label}", self._compiled(data))
+        instance = Instance(f"{WASM}:{plugin.label}", self._compiled_program(data))
         return instance, WasmPeer(self._registry, plugin.index, plugin.name, instance, config, os.geteuid())
 
-    def _compiled(self, data: bytes) -> Program:
+    def _compiled_program(self, data: bytes) -> Program:
         """The file's program. It is compiled only if the file's content has changed."""
         from nri.adaptation.launch.wasm.program import Program, digest_of
 

@@ -24,16 +24,16 @@ class StderrTail:
     def add(self, data: bytes) -> None:
         """Add the next piece of the stream."""
         *lines, partial = (self._partial + data).rsplit(b"\n", MAX_LINES + 1)
-        self._lines.extend(_short(line) for line in lines[-MAX_LINES:])
+        self._lines.extend(_cut_line(line) for line in lines[-MAX_LINES:])
         self._partial = partial[: MAX_LINE_BYTES + 1]  # one more byte shows that the line is too long
 
     @property
     def text(self) -> str:
         """The stored lines, made printable (`nri.text.plain`)."""
-        lines = [*self._lines, *([_short(self._partial)] if self._partial else [])]
+        lines = [*self._lines, *([_cut_line(self._partial)] if self._partial else [])]
         text = b"\n".join(lines)[-MAX_BYTES:]
         return lines_of(text.decode(errors="replace").strip())
 
 
-def _short(line: bytes) -> bytes:
+def _cut_line(line: bytes) -> bytes:
     return line if len(line) <= MAX_LINE_BYTES else line[: MAX_LINE_BYTES - 3] + b"..."

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("nri.adaptation")
 
 #: How often the configuration file is checked, in seconds.
-LOOK_S = 1.0
+CHECK_INTERVAL_S = 1.0
 #: The time between the end of a plugin's connection and its kill, in seconds.
 GRACE_S = 1.0
 
@@ -141,7 +141,7 @@ class Supervisor:
             try:
                 failed = self._run_once()
             except Exception as error:
-                log.exception("plugin %s: its run ended with an error of the runtime", plain(self.plugin.label))
+                log.exception("plugin %s: an error in the runtime ended its run", plain(self.plugin.label))
                 failed = True
                 self._end_unwatched_run(error)
             self.started.set()
@@ -215,7 +215,7 @@ class Supervisor:
         process, peer = self._process, self.peer
         if process is not None and peer is not None:
             process.kill()
-            process.wait(lambda: LOOK_S)
+            process.wait(lambda: CHECK_INTERVAL_S)
             self._process = None
             peer.signal(Signal.LOST, "an error of the runtime")
         self.last_words = f"an error of the runtime: {plain(f'{type(error).__name__}: {error}')}"
@@ -236,7 +236,7 @@ class Supervisor:
             remaining_s = self._gone_since + GRACE_S - now
             if remaining_s <= 0:
                 process.kill()
-            return max(remaining_s, 0.01) if remaining_s > 0 else LOOK_S
+            return max(remaining_s, 0.01) if remaining_s > 0 else CHECK_INTERVAL_S
         if peer.state is State.CONNECTED and isinstance(peer, RemotePeer):
             remaining_s = peer.since + self._settings.registration_timeout_s - now
             if remaining_s <= 0:
@@ -246,7 +246,7 @@ class Supervisor:
                 log.warning("%s: plugin registration timed out", plain(peer.qualified))
                 peer.signal(Signal.FATAL, "plugin registration timed out")
                 return 0.0
-            return min(remaining_s + 0.01, LOOK_S)
+            return min(remaining_s + 0.01, CHECK_INTERVAL_S)
         if (
             self._settings.rules.launched_plugins_restart
             and not self._stopping.is_set()
@@ -255,7 +255,7 @@ class Supervisor:
             self._changed = True
             peer.signal(Signal.STOP, "its configuration has changed")
             return 0.0
-        return LOOK_S
+        return CHECK_INTERVAL_S
 
     def _config_fingerprints(self) -> object:
         """The fingerprints of the plugin's configuration files."""

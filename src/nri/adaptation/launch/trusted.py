@@ -77,12 +77,12 @@ class TrustedFile:
                     target = os.readlink("", dir_fd=fd)
                     names += [part for part in reversed(target.split("/")) if part not in ("", ".")]
                     if target.startswith("/"):
-                        self._enter(_root(path))
+                        self._enter_folder(_root(path))
                 elif names:
                     if not stat.S_ISDIR(info.st_mode):
                         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
                     _check("its folder" if len(names) == 1 else f"folder {_path_of(fd)}", info)
-                    self._enter(fd)
+                    self._enter_folder(fd)
                     fd = -1
                 else:
                     if not stat.S_ISREG(info.st_mode):
@@ -95,9 +95,9 @@ class TrustedFile:
         if self._file < 0:
             raise UntrustedError("it is not a file")
             # A number above the numbers of a child's own descriptors.
-        self._enter(fcntl.fcntl(self._folder, fcntl.F_DUPFD_CLOEXEC, 10))
+        self._enter_folder(fcntl.fcntl(self._folder, fcntl.F_DUPFD_CLOEXEC, 10))
 
-    def _enter(self, folder: int) -> None:
+    def _enter_folder(self, folder: int) -> None:
         before, self._folder = self._folder, folder
         os.close(before)
 
@@ -162,7 +162,7 @@ def check_interpreter(script: TrustedFile) -> str:
             with TrustedFile(path) as file:
                 next_path = file.interpreter
         except FileNotFoundError:
-            hint = "; the script has line ends of Windows" if path.endswith("\r") else ""
+            hint = "; the script has Windows line endings" if path.endswith("\r") else ""
             return f"its interpreter {plain(path)} does not exist{hint}"
         except UntrustedError as error:
             raise UntrustedError(f"its interpreter {plain(path)}: {error}") from None

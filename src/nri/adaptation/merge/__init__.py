@@ -17,7 +17,7 @@ from nri.adaptation.merge.create import CreateMerge
 from nri.adaptation.merge.entries import Entry, read
 from nri.adaptation.merge.ledger import Claim, Ledger
 from nri.adaptation.merge.limits import count as count_entries
-from nri.adaptation.merge.side_updates import Eviction, Ignored
+from nri.adaptation.merge.side_updates import Eviction, IgnoredRequest
 from nri.adaptation.merge.update import StopMerge, UpdateMerge
 from nri.api.fields import RESOURCES_TREE, ROWS, TREE, Kind, Row
 from nri.errors import Conflict
@@ -31,7 +31,7 @@ __all__ = [
     "CreateMerge",
     "Entry",
     "Eviction",
-    "Ignored",
+    "IgnoredRequest",
     "Kind",
     "Ledger",
     "Row",

@@ -44,7 +44,7 @@ class Claimer:
                 all_mergeable = False
         return all_mergeable
 
-    def _simple(self, entry: Entry) -> bool:
+    def _claim_simple(self, entry: Entry) -> bool:
         return self.ledger.claim(self.container, entry.row.claim, "", self.plugin)
 
     def _keys(self, entry: Entry) -> bool:
@@ -117,7 +117,7 @@ class Claimer:
 
 
 _METHODS: dict[Kind, Callable[[Claimer, Entry], bool]] = {
-    Kind.SIMPLE: Claimer._simple,
+    Kind.SIMPLE: Claimer._claim_simple,
     Kind.MAP: Claimer._keys,
     Kind.KEYED: Claimer._keys,
     Kind.LIST: Claimer._list,

@@ -117,7 +117,7 @@ class ContainerView:
     def container(self) -> m.Container:
         """The container at present. It belongs to this object: do not change it."""
         self.steps()
-        return self._combined()
+        return self._merged_container()
 
     def encoded_base(self) -> bytes:
         """The container's bytes without the bytes that were appended since the last step that is None. Encoded once."""
@@ -125,7 +125,7 @@ class ContainerView:
             self._bytes = self._base.SerializeToString()
         return self._bytes
 
-    def _combined(self) -> m.Container:
+    def _merged_container(self) -> m.Container:
         """Merge the base and the additions into a copy."""
         if self._current is None:
             self._current = m.Container()
@@ -143,7 +143,7 @@ class ContainerView:
 
     def _shown_entries(self, entries: list[Entry]) -> list[Entry]:
         """The entries that later plugins see."""
-        return [entry for entry in entries if entry.row.always_shown or self._visible(entry.row)]
+        return [entry for entry in entries if entry.row.always_shown or self._is_visible(entry.row)]
 
     def _fresh_step(self, adjustment: AcceptedAdjustment) -> None:
         resources, entries = split(adjustment.fresh)
@@ -155,7 +155,7 @@ class ContainerView:
             if entry.row.path == "env":
                 added = self._additions() if self._has_odd_env else ()
                 self._has_odd_env = self._has_odd_env or "=" in "".join(entry.keys)
-            if not all(self._appends(container, entry) for container in (self._base, *added)):
+            if not all(self._can_append(container, entry) for container in (self._base, *added)):
                 self._change(self._shown_entries(all_entries(adjustment.fresh)))
                 return
         if resources or entries:
@@ -163,9 +163,9 @@ class ContainerView:
 
     def _step(self, entries: list[Entry], adjustment: AcceptedAdjustment) -> None:
         has_many = len(self._added) > _MAX_ADDITIONS_SEARCHED
-        for container in (self._combined(),) if has_many else (self._base, *self._additions()):
+        for container in (self._merged_container(),) if has_many else (self._base, *self._additions()):
             for entry in entries:
-                if not self._appends(container, entry):
+                if not self._can_append(container, entry):
                     self._change(entries)
                     return
         self._has_odd_env = True  # not checked
@@ -174,7 +174,7 @@ class ContainerView:
 
     def _change(self, entries: list[Entry]) -> None:
         """Replace or remove values: the result is the new base."""
-        self._base = self._combined()
+        self._base = self._merged_container()
         for entry in entries:
             self._apply(self._base, entry)
         self._bytes = self._current = None
@@ -198,19 +198,19 @@ class ContainerView:
         if self._current is not None:
             self._current.MergeFromString(step)
 
-    def _visible(self, row: Row) -> bool:
+    def _is_visible(self, row: Row) -> bool:
         return row.shown is not Visibility.NEVER and self._rules.later_plugins_see_all
 
-    def _replaces(self, row: Row) -> bool:
+    def _replaces_element(self, row: Row) -> bool:
         """Whether setting a key of this list drops the element that has it."""
         return row.removable or self._rules.limits_replace
 
-    def _appends(self, container: m.Container, entry: Entry) -> bool:
+    def _can_append(self, container: m.Container, entry: Entry) -> bool:
         """Whether appending the entry's bytes to the container's bytes gives the right result."""
         row = entry.row
         kind = row.kind
         if kind is _KEYED:
-            return not self._replaces(row) or self._lacks_keys(container, entry)
+            return not self._replaces_element(row) or self._lacks_keys(container, entry)
         if kind is _SIMPLE:
             return row.is_text or (row.is_wrapper and bool(entry.value.ListFields())) or not row.has(container)
         if kind is _MAP:
@@ -262,7 +262,7 @@ class ContainerView:
 
     def _apply_keyed(self, target: Any, entry: Entry) -> None:
         row = entry.row
-        if len(target) and self._replaces(row):
+        if len(target) and self._replaces_element(row):
             drop(target, row.key, {*entry.removed, *entry.sets})
             if row.removal_claims:
                 _drop_repeated(target, row.key)

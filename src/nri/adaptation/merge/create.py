@@ -16,7 +16,7 @@ from nri.adaptation.merge.entries import Entry, read
 from nri.adaptation.merge.fast_path import Fields, survey
 from nri.adaptation.merge.fast_path import entries as fields_to_entries
 from nri.adaptation.merge.ledger import Ledger
-from nri.adaptation.merge.side_updates import Eviction, Ignored, KnownContainers, SideUpdates
+from nri.adaptation.merge.side_updates import Eviction, IgnoredRequest, KnownContainers, SideUpdates
 from nri.api import messages as m
 from nri.api.fields import TREE
 from nri.errors import NriError
@@ -58,10 +58,10 @@ class CreateMerge:
         "_id",
         "_is_verbatim",
         "_marked",
+        "_pending_adjustments",
         "_plain",
         "_request",
         "_rules",
-        "_unseen",
         "ledger",
         "side",
     )  # fmt: skip
@@ -83,7 +83,7 @@ class CreateMerge:
         self.side: SideUpdates | None = None
         self._container_view: ContainerView | None = None
         self._encoded: bytes | None = None
-        self._unseen: list[_AdjustmentParts] = []  # adjustments that `_container_view` has not got yet
+        self._pending_adjustments: list[_AdjustmentParts] = []  # adjustments that `_container_view` has not got yet
 
     def apply(self, plugin: str, reply: m.CreateContainerResponse) -> None:
         """Merge a plugin's reply completely.
@@ -100,7 +100,7 @@ class CreateMerge:
         try:
             # Updates are claimed after the adjustment. A refused update rolls back the claims, and nothing else has
             # changed.
-            claimed = self._claim(plugin, reply.adjust) if reply.HasField("adjust") else None
+            claimed = self._claim_fields(plugin, reply.adjust) if reply.HasField("adjust") else None
             planned = side.plan(updates, plugin)
         except NriError:
             self.ledger.rollback(before)
@@ -113,9 +113,9 @@ class CreateMerge:
 
     def adjusted(self, plugin: str, adjust: m.ContainerAdjustment, encoded: bytes | None = None) -> None:
         """Merge a reply that has only an adjustment, as `apply` does. `encoded` are its bytes, if available."""
-        self._collect(adjust, *self._claim(plugin, adjust), encoded)
+        self._collect(adjust, *self._claim_fields(plugin, adjust), encoded)
 
-    def _claim(self, plugin: str, adjust: m.ContainerAdjustment) -> tuple[bool, list[Entry] | None, Fields]:
+    def _claim_fields(self, plugin: str, adjust: m.ContainerAdjustment) -> tuple[bool, list[Entry] | None, Fields]:
         """Claim all fields. Raises ConflictError, UpdateError or PluginError and then claims no field.
 
         Returns whether to merge the message as a whole; and its entries, or for a fresh reply None; and its fields.
@@ -160,7 +160,7 @@ class CreateMerge:
         elif entries is not None and adjust.linux.HasField("rdt") and not self._collected().linux.rdt.ListFields():
             self._collected().linux.ClearField("rdt")  # an empty message requests nothing
             self._is_verbatim = False
-        self._unseen.append((entries, fields, adjust, encoded))
+        self._pending_adjustments.append((entries, fields, adjust, encoded))
 
     def _collected(self) -> m.ContainerAdjustment:
         merged = self._adjust
@@ -182,8 +182,8 @@ class CreateMerge:
         view = self._container_view
         if view is None:
             view = self._container_view = ContainerView(self._request.container, self._rules, self._encoded)
-        if self._unseen:
-            unseen, self._unseen = self._unseen, []
+        if self._pending_adjustments:
+            unseen, self._pending_adjustments = self._pending_adjustments, []
             for parts in unseen:
                 view.add(AcceptedAdjustment(*parts))
         return view
@@ -264,6 +264,6 @@ class CreateMerge:
         return [] if self.side is None else self.side.evictions
 
     @property
-    def ignored(self) -> list[Ignored]:
+    def ignored(self) -> list[IgnoredRequest]:
         """The requests in replies that were ignored without failing the event."""
         return [] if self.side is None else self.side.ignored

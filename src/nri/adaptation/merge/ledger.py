@@ -97,15 +97,15 @@ class Ledger:
 
     def clear(self, container: str, field: int, key: str, plugin: str) -> None:
         """Record that `plugin` removed the field from its owner, if it had an owner."""
-        self._put((container, field, key), "-" + plugin)
+        self._set_owner((container, field, key), "-" + plugin)
 
     def accumulate(self, container: str, field: int, plugin: str) -> None:
         """Record another owner of a field that may have many."""
         slot = (container, field, "")
         old = self._owners.get(slot)
-        self._put(slot, f"{old},{plugin}" if old else plugin)
+        self._set_owner(slot, f"{old},{plugin}" if old else plugin)
 
-    def _put(self, slot: tuple[str, int, str], owner: str) -> None:
+    def _set_owner(self, slot: tuple[str, int, str], owner: str) -> None:
         self._journal.append((slot, self._owners.get(slot, "")))
         self._owners[slot] = owner
 

@@ -41,7 +41,7 @@ class Eviction(NamedTuple):
     reason: str
 
 
-class Ignored(NamedTuple):
+class IgnoredRequest(NamedTuple):
     """A plugin's request that was ignored, with the reason."""
 
     plugin: str
@@ -59,7 +59,7 @@ class KnownContainers(Protocol):
         """Whether a container is being created."""
 
 
-class _Planned(NamedTuple):
+class _PlannedUpdate(NamedTuple):
     plugin: str
     update: m.ContainerUpdate
     entries: list[Entry]
@@ -72,10 +72,10 @@ def folded(updates: Iterable[m.ContainerUpdate]) -> list[m.ContainerUpdate]:
     by_target: dict[str, list[m.ContainerUpdate]] = {}
     for update in updates:
         by_target.setdefault(update.container_id, []).append(update)
-    return [group[0] if len(group) == 1 else _fold(group) for group in by_target.values()]
+    return [group[0] if len(group) == 1 else _merge_updates(group) for group in by_target.values()]
 
 
-def _fold(updates: list[m.ContainerUpdate]) -> m.ContainerUpdate:
+def _merge_updates(updates: list[m.ContainerUpdate]) -> m.ContainerUpdate:
     merged = m.ContainerUpdate(container_id=updates[0].container_id)
     merged.ignore_failure = all(update.ignore_failure for update in updates)
     put_resources(merged, [entry for update in updates for entry in read(update.linux.resources, RESOURCES_TREE)])
@@ -130,18 +130,18 @@ class SideUpdates:
             self.live.linux.resources.cpu.SetInParent()
         self.revision = 0
         self._merged: dict[str, m.ContainerUpdate] = {}
-        self.ignored: list[Ignored] = []
+        self.ignored: list[IgnoredRequest] = []
         self.deferred: list[tuple[str, m.ContainerUpdate]] = []
         self.deferred_evictions: list[tuple[str, m.ContainerEviction]] = []
         self.evictions: list[Eviction] = []
 
-    def plan(self, updates: Iterable[m.ContainerUpdate], plugin: str) -> list[_Planned]:
+    def plan(self, updates: Iterable[m.ContainerUpdate], plugin: str) -> list[_PlannedUpdate]:
         """Claim the fields of updates. Raises ConflictError, UpdateError or PluginError; the caller rolls back."""
-        planned: list[_Planned] = []
+        planned: list[_PlannedUpdate] = []
         for update in updates:
             absent = self._absence_reason(update.container_id)
             if absent:
-                self.ignored.append(Ignored(plugin, update.container_id, "", absent))
+                self.ignored.append(IgnoredRequest(plugin, update.container_id, "", absent))
                 continue
             before = self.ledger.mark()
             try:
@@ -152,8 +152,8 @@ class SideUpdates:
                 if self._rules.ignored_update_rolls_back or isinstance(error, UpdateError):
                     self.ledger.rollback(before)
                 else:
-                    planned.append(_Planned(plugin, update, [], True))
-                self.ignored.append(Ignored(plugin, update.container_id, "", str(error)))
+                    planned.append(_PlannedUpdate(plugin, update, [], True))
+                self.ignored.append(IgnoredRequest(plugin, update.container_id, "", str(error)))
         return planned
 
     def _may_ignore(self, update: m.ContainerUpdate) -> bool:
@@ -161,7 +161,7 @@ class SideUpdates:
             return False
         return update.ignore_failure
 
-    def _plan(self, update: m.ContainerUpdate, plugin: str) -> _Planned:
+    def _plan(self, update: m.ContainerUpdate, plugin: str) -> _PlannedUpdate:
         target = update.container_id
         if target == self._created:
             text = f"plugin {quote(plugin)} asked update of {quote(cut(target))} during creation"
@@ -169,7 +169,9 @@ class SideUpdates:
         entries = self._entries(update, plugin) if update.linux.HasField("resources") else []
         Claimer(self.ledger, self._rules, target, plugin).claim(entries)
         is_deferred = target != self._requested and self._is_creating(target)
-        return _Planned(plugin, update, [entry for entry in entries if entry.value is not None], False, is_deferred)
+        return _PlannedUpdate(
+            plugin, update, [entry for entry in entries if entry.value is not None], False, is_deferred
+        )
 
     def _absence_reason(self, target: str) -> str:
         """The reason why an update or eviction is ignored; "" if its container exists or is being created."""
@@ -196,11 +198,11 @@ class SideUpdates:
         )
 
     def _entries(self, update: m.ContainerUpdate, plugin: str) -> list[Entry]:
-        """The entries of an update that count: no device rules, and process limits only if the rules say so."""
+        """The entries of an update that are applied: no device rules, and process limits only if the rules say so."""
         entries: list[Entry] = []
         for entry in read(update.linux.resources, RESOURCES_TREE):
             if entry.row.kind is Kind.LIST or (entry.row is _PIDS and not self._rules.pids_in_updates):
-                self.ignored.append(Ignored(plugin, update.container_id, entry.row.path, NOT_IN_UPDATES))
+                self.ignored.append(IgnoredRequest(plugin, update.container_id, entry.row.path, NOT_IN_UPDATES))
             else:
                 entries.append(entry)
         is_requested = update.container_id == self._requested
@@ -209,7 +211,7 @@ class SideUpdates:
             entries.append(Entry(_PIDS, None))
         return entries
 
-    def commit(self, planned: list[_Planned]) -> None:
+    def commit(self, planned: list[_PlannedUpdate]) -> None:
         """Merge the claimed updates."""
         deferred: list[m.ContainerUpdate] = []
         entries_by_id: dict[str, list[Entry]] = {}  # several updates may name the same container
@@ -252,7 +254,7 @@ class SideUpdates:
         for eviction in evictions:
             absent = self._absence_reason(eviction.container_id)
             if absent:
-                self.ignored.append(Ignored(plugin, eviction.container_id, "evict", absent))
+                self.ignored.append(IgnoredRequest(plugin, eviction.container_id, "evict", absent))
             elif eviction.container_id not in (self._created, self._requested) and self._is_creating(
                 eviction.container_id
             ):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from nri.adaptation.merge.ledger import Ledger
-from nri.adaptation.merge.side_updates import Ignored, KnownContainers, SideUpdates
+from nri.adaptation.merge.side_updates import IgnoredRequest, KnownContainers, SideUpdates
 from nri.api import messages as m
 from nri.errors import NriError
 from nri.rules import Rules
@@ -60,7 +60,7 @@ class UpdateMerge:
         return reply
 
     @property
-    def ignored(self) -> list[Ignored]:
+    def ignored(self) -> list[IgnoredRequest]:
         """The requests in replies that were ignored without failing the event."""
         return self.side.ignored
 
@@ -93,7 +93,7 @@ class StopMerge:
         return m.StopContainerResponse(update=self.side.updates())
 
     @property
-    def ignored(self) -> list[Ignored]:
+    def ignored(self) -> list[IgnoredRequest]:
         """The requests in replies that were ignored without failing the event."""
         return self.side.ignored
 

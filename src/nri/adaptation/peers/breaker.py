@@ -40,7 +40,7 @@ class Breaker:
         #: Misses in a row.
         self.missed = 0
         self._partial_miss = 0.0
-        #: How long requests have waited in vain, in total, in seconds. Never reset, because events compute
+        #: How long requests have waited without an answer, in total, in seconds. Never reset, because events compute
         #: differences.
         self.silence_s = 0.0
         #: When an open breaker lets a request through, in monotonic seconds.

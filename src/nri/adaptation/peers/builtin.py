@@ -166,7 +166,7 @@ def _request_error(cause: Exception) -> RpcError:
     """The request's error for a handler's error."""
     code = Code.PERMISSION_DENIED if isinstance(cause, Reject) else Code.UNKNOWN
     error = RpcError(code, describe(cause))
-    error.__cause__ = cause  # by hand: compiled, a `raise` has no `from`
+    error.__cause__ = cause  # set by hand, because a compiled `raise` has no `from`
     return error
 
 

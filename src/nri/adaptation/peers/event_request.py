@@ -119,13 +119,13 @@ _NORMAL: Final = _normal_suffix()
 class CreateRequest(EventRequest):
     """The request of CreateContainer, whose container has the adjustments of the earlier plugins."""
 
-    __slots__ = ("_adjusted", "_merge", "_seen")
+    __slots__ = ("_adjusted", "_encoded_steps", "_merge")
 
     def __init__(self, spec: EventSpec, pod: m.PodSandbox, container: m.Container, merge: CreateMerge) -> None:
         super().__init__(spec, pod, container)
         self._merge = merge
         self._adjusted = False
-        self._seen = 0
+        self._encoded_steps = 0
 
     def refresh(self) -> None:
         """Record that another reply was merged: the container may have changed."""
@@ -140,12 +140,12 @@ class CreateRequest(EventRequest):
         if self._adjusted:
             self._adjusted = False
             steps = self._merge.steps()
-            for step in steps[self._seen :]:
+            for step in steps[self._encoded_steps :]:
                 if step is None:  # the base contains all steps up to the last of them
                     parts[:] = [self._merge.encoded_base()]
                 else:
                     parts.append(step)
-            self._seen = len(steps)
+            self._encoded_steps = len(steps)
         return parts
 
     def container_seen(self) -> m.Container:

@@ -1,4 +1,4 @@
-"""The health of plugins, as values for people and for readiness probes."""
+"""The health of plugins, for display and for readiness probes."""
 
 from __future__ import annotations
 

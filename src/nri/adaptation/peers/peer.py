@@ -184,7 +184,7 @@ class Peer(ABC):
         return None
 
     def collect(self, request: EventRequest, exchange: Exchange, deadline: float) -> bytes:  # noqa: ARG002 - as `begin`
-        """Wait for the bytes of the reply to the request that `begin` sent. Raises as `invoke`."""
+        """Wait for the bytes of the reply to the request that `begin` sent. Raises the errors of `invoke`."""
         return self.invoke(request, deadline)
 
     def abandon(self, exchange: Exchange) -> None:  # noqa: B027 - only for kinds that override `begin`

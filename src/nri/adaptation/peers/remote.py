@@ -106,9 +106,9 @@ class RemotePeer(Peer):
                 if error.code != Code.UNIMPLEMENTED or not spec.relayed:
                     _make_plain(error)
                     raise
-        return self._relay(request, deadline)
+        return self._ask_by_state_change(request, deadline)
 
-    def _relay(self, request: EventRequest, deadline: float) -> bytes:
+    def _ask_by_state_change(self, request: EventRequest, deadline: float) -> bytes:
         """Ask the plugin by StateChange instead of the event's own method."""
         spec = request.spec
         self.relay_only = True
@@ -133,7 +133,7 @@ class RemotePeer(Peer):
             if error.code != Code.UNIMPLEMENTED or not request.spec.relayed:
                 _make_plain(error)
                 raise
-        return self._relay(request, deadline)
+        return self._ask_by_state_change(request, deadline)
 
     def abandon(self, exchange: Exchange) -> None:
         """Stop waiting, so that other threads may read the connection."""

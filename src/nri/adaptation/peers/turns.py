@@ -1,6 +1,6 @@
 """Turns: the order in which events reach plugins, and how they wait for it.
 
-Hand over hand: an event takes its place in the queue of the next plugin before it leaves the present plugin, even if a
+An event takes its place in the queue of the next plugin before it leaves the present plugin, even if a
 plugin does not get the event. So the order of arrival at the first plugin is the order at every plugin, and a slow
 plugin delays only the events behind it. An event holds nothing while it waits, so there is no deadlock. The rules may
 have two exceptions: an event that has waited too long for a turn (`nri.adaptation.time_budget`) continues without that

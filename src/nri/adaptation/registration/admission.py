@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Snapshot = tuple[Sequence[m.PodSandbox], Sequence[m.Container]]
 
 #: How often a waiting thread checks whether its plugin has left, in seconds.
-LOOK_S = 1.0
+CHECK_INTERVAL_S = 1.0
 
 
 class SharedState:
@@ -33,12 +33,12 @@ class SharedState:
         state: the runtime's pods and containers at that moment.
     """
 
-    __slots__ = ("_inventory", "_lock", "_news", "state")
+    __slots__ = ("_inventory", "_lock", "_state_changes", "state")
 
     def __init__(self, state: Snapshot, inventory: Inventory, news: News) -> None:
         self.state = state
         self._inventory = inventory
-        self._news: News | None = news
+        self._state_changes: News | None = news
         self._lock = threading.Lock()
 
     def seed(self) -> None:
@@ -47,7 +47,7 @@ class SharedState:
         Call it before a plugin gets the state: requests for unknown containers are ignored.
         """
         with self._lock:
-            news, self._news = self._news, None
+            news, self._state_changes = self._state_changes, None
             if news is not None:
                 self._inventory.seed(news, *self.state)
 
@@ -85,7 +85,7 @@ class Admission:
         self._chain = chain
         self._inventory = inventory
         self.snapshot = snapshot
-        self._joined = joined
+        self._on_joined = joined
         self._lock = threading.Lock()
         self.waiting: list[_Ticket] = []
         self._has_leader = False
@@ -109,8 +109,8 @@ class Admission:
             self.waiting.append(ticket)
             leads, self._has_leader = not self._has_leader, True
         if leads:
-            self._lead()
-        while not ticket.done.wait(LOOK_S):
+            self._lead_batch()
+        while not ticket.done.wait(CHECK_INTERVAL_S):
             with self._lock:
                 if ticket in self.waiting and self._has_left(ticket):
                     self.waiting.remove(ticket)
@@ -126,7 +126,7 @@ class Admission:
         with self._lock:
             return all(self._has_left(ticket) for ticket in self.waiting)
 
-    def _lead(self) -> None:
+    def _lead_batch(self) -> None:
         """Pass the gate for all waiting plugins. A later plugin finds no leader and becomes the leader."""
         gate = self._chain.gate
         inside, batch = False, None
@@ -173,7 +173,7 @@ class Admission:
                 peer.signal(Signal.JOINING)
                 self._chain.add(peer)
                 # The policy may have changed after the plugin was configured and before it was in the chain.
-                self._joined(peer)
+                self._on_joined(peer)
             except Exception as error:  # noqa: BLE001 - raised in the thread of this plugin
                 ticket.error = error
                 peer.lock.release()

@@ -10,7 +10,7 @@ that it will, a container counts as being created until that call, however long 
 an event may hold locks that the callback needs;
 - otherwise after `SETTLE_S`, in the same thread; after `FORGOTTEN_S` if the runtime calls `commit()`.
 
-Each field keeps the number of its answer, so a later answer counts whichever thread is first. If A's creation is
+Each field keeps the number of its answer, so a later answer wins in whichever order the threads run. If A's creation is
 refused or aborted, its updates are dropped. If the runtime calls `commit()`, updates of A by the creation of B are
 deferred only in the commit of B, so that an aborted creation changes nothing in A.
 """
@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 from nri.adaptation.containers.answer_order import SequenceNumbers
 from nri.adaptation.containers.inventory import DeferredUpdate, Presence
-from nri.adaptation.merge.side_updates import NO_CONTAINER, UNKNOWN_CONTAINER, Eviction, Ignored
+from nri.adaptation.merge.side_updates import NO_CONTAINER, UNKNOWN_CONTAINER, Eviction, IgnoredRequest
 from nri.api import messages as m
 from nri.text import plain
 
@@ -95,13 +95,13 @@ class DeferredUpdates:
             if presence is Presence.KNOWN:
                 created.append(update)
             elif presence is Presence.GONE:
-                side.ignored.append(Ignored(plugin, update.container_id, "", UNKNOWN_CONTAINER))
+                side.ignored.append(IgnoredRequest(plugin, update.container_id, "", UNKNOWN_CONTAINER))
         for plugin, eviction in side.deferred_evictions:
             presence = self.defer_eviction(plugin, eviction)
             if presence is Presence.KNOWN:
                 side.evictions.append(Eviction(plugin, eviction.container_id, eviction.reason))
             elif presence is Presence.GONE:
-                side.ignored.append(Ignored(plugin, eviction.container_id, "evict", UNKNOWN_CONTAINER))
+                side.ignored.append(IgnoredRequest(plugin, eviction.container_id, "evict", UNKNOWN_CONTAINER))
         report_left_out(side, event, reporting)
         return created
 
@@ -206,7 +206,7 @@ class DeferredUpdates:
     def _run(self) -> None:
         while True:
             with self._lock:
-                due = self._next()
+                due = self._next_due_container()
                 if due is None:
                     self.worker = None
                     return
@@ -215,7 +215,7 @@ class DeferredUpdates:
             except Exception:  # the thread must survive for other containers
                 log.exception("failed to hand over deferred updates of container %s", due)
 
-    def _next(self) -> str | None:
+    def _next_due_container(self) -> str | None:
         """The next container that is due. Returns None if there was nothing to do for a while. Needs the lock."""
         due = self._due
         while not self._stopped:

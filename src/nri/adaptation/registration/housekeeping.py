@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("nri.adaptation")
 
 #: The interval of checks after a change, in seconds.
-LOOK_S = 1.0
+CHECK_INTERVAL_S = 1.0
 
 
 class Housekeeping:
@@ -41,7 +41,7 @@ class Housekeeping:
         self._handshake = handshake
         self._policies = policies
         self.generation = policies.generation
-        self._changes = FileChanges(*(() if policies.path is None else (policies.path,)), look_s=LOOK_S)
+        self._changes = FileChanges(*(() if policies.path is None else (policies.path,)), interval_s=CHECK_INTERVAL_S)
         registry.listen(self._changes.wake)
         self._thread = threading.Thread(target=self._run, name="nri-housekeeping", daemon=True)
 

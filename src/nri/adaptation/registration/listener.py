@@ -66,7 +66,7 @@ class Listener:
         self._timeout_s = registration_timeout_s
         self._reporting = reporting
         self._interceptors = interceptors
-        self._listening: UnixListener | None = None
+        self._listener: UnixListener | None = None
         self._thread: threading.Thread | None = None
         self._wake_read, self._wake_write = -1, -1
 
@@ -83,14 +83,14 @@ class Listener:
         except BaseException:
             listening.close()
             raise
-        self._listening = listening
+        self._listener = listening
         thread = threading.Thread(target=self._run, name="nri-listener", daemon=True)
         thread.start()
         self._thread = thread
 
     def _run(self) -> None:
-        assert self._listening is not None
-        listening = self._listening.socket
+        assert self._listener is not None
+        listening = self._listener.socket
         poll = select.poll()
         poll.register(listening, select.POLLIN)
         poll.register(self._wake_read, select.POLLIN)
@@ -114,7 +114,7 @@ class Listener:
             self._reporting.refused("not accepted", "cannot accept a plugin's connection: %s", error.strerror)
             threading.Event().wait(_RETRY_DELAY_S)
             return
-        self._admit(sock)
+        self._admit_connection(sock)
 
     def _expire(self) -> float:
         """Close connections whose time is up. Returns the seconds until the time of the next connection is up.
@@ -137,7 +137,7 @@ class Listener:
                 next_s = min(next_s, remaining_s)
         return next_s + 0.01
 
-    def _admit(self, sock: socket.socket) -> None:
+    def _admit_connection(self, sock: socket.socket) -> None:
         process = credentials(sock)
         if process.uid not in self._allowed:
             text = "refused a plugin's connection: user %d (process %d) is not in allowed_uids"
@@ -163,12 +163,12 @@ class Listener:
 
     def stop(self) -> None:
         """Stop listening and remove the socket."""
-        if self._listening is None:
+        if self._listener is None:
             return
         os.write(self._wake_write, b"x")
         if self._thread is not None:
             self._thread.join(5.0)
-        self._listening.close()
-        self._listening = None
+        self._listener.close()
+        self._listener = None
         os.close(self._wake_read)
         os.close(self._wake_write)

@@ -96,13 +96,13 @@ class PluginUpdates:
         """
         encoded = request.SerializeToString()
         if not self._reporting.recorded:
-            return self._unsolicited(peer, request, encoded, number)
+            return self._apply_request(peer, request, encoded, number)
         with self._reporting.plugin_request(peer.label, UPDATE_CONTAINERS, encoded) as outcome:
-            failed = self._unsolicited(peer, request, encoded, number)
+            failed = self._apply_request(peer, request, encoded, number)
             outcome.append(m.UpdateContainersResponse(failed=failed).SerializeToString())
         return failed
 
-    def _unsolicited(
+    def _apply_request(
         self, peer: Peer, request: m.UpdateContainersRequest, encoded: bytes, number: int
     ) -> list[m.ContainerUpdate]:
         evictions = list(request.evict) if self._rules.unsolicited_evictions_kept else []

@@ -74,7 +74,7 @@ class Registry:
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._connected: dict[RemotePeer, Registry | None] = {}
-        self._closed: list[RemotePeer] = []
+        self._closed_peers: list[RemotePeer] = []
         self._stopped = False
         self._by_label: dict[str, Peer] = {}
         self.monitor = Monitor("nri-monitor")
@@ -100,7 +100,7 @@ class Registry:
 
     def adopt(self, peer: Peer) -> None:
         """Add a plugin without a connection, as registered."""
-        self._claim(peer, peer.index, peer.name)
+        self._claim_name(peer, peer.index, peer.name)
 
     def admit(self, peer: Peer) -> None:
         """Add a plugin without a connection, and run its handshake in a separate thread.
@@ -158,11 +158,11 @@ class Registry:
         if refusal:
             peer.last_error = refusal
             raise RpcError(Code.PERMISSION_DENIED, refusal)
-        self._claim(peer, index, name)
+        self._claim_name(peer, index, name)
         peer.version = plain(request.NRI_version, MAX_VERSION_LENGTH)
         peer.signal(Signal.REGISTER)
 
-    def _claim(self, peer: Peer, index: str, name: str) -> None:
+    def _claim_name(self, peer: Peer, index: str, name: str) -> None:
         """Give a plugin its name, which a disconnected plugin may have. Raises RpcError if a live plugin has it."""
         label = naming.full_name(index, name)
         while True:
@@ -192,13 +192,13 @@ class Registry:
         elif action is Action.LEAVE:
             self._chain.leave()
         elif action is Action.CLOSE:
-            self._forget(peer)
+            self._forget_connection(peer)
         elif action is Action.REPORT_READY:
             self._reporting.limited_log.line("plugins that join", logging.INFO, "plugin %s is active", peer.qualified)
         elif action is Action.REPORT_LATE:
             log.warning("plugin %s is late: %s", peer.qualified, peer.last_error)
         elif action is Action.REPORT_OPEN:
-            log.error("plugin %s is left out for %g s: %s", peer.qualified, peer.breaker.retry_s, peer.last_error)
+            log.error("plugin %s is skipped for %g s: %s", peer.qualified, peer.breaker.retry_s, peer.last_error)
         elif action is Action.REPORT_BACK:
             log.info("plugin %s answers again", peer.qualified)
         elif action is Action.REPORT_GONE:
@@ -228,14 +228,14 @@ class Registry:
         except RuntimeError:
             peer.signal(Signal.FATAL, "the runtime cannot start a thread to configure it")
 
-    def _forget(self, peer: Peer) -> None:
+    def _forget_connection(self, peer: Peer) -> None:
         if not isinstance(peer, RemotePeer):
             return
         self.monitor.remove(peer.endpoint)
         with self._lock:
             if self._connected.pop(peer, self) is self:
                 return
-            self._closed.append(peer)
+            self._closed_peers.append(peer)
         self.reap()
 
     def reap(self) -> int:
@@ -244,12 +244,12 @@ class Registry:
         Returns the number of remaining descriptors.
         """
         with self._lock:
-            closed = list(self._closed)
+            closed = list(self._closed_peers)
         for peer in closed:
             peer.release(0.0)
         with self._lock:  # the thread that reports an end often still uses the descriptor
-            self._closed = [peer for peer in self._closed if peer.endpoint.fileno() >= 0]
-            return len(self._closed)
+            self._closed_peers = [peer for peer in self._closed_peers if peer.endpoint.fileno() >= 0]
+            return len(self._closed_peers)
 
     def update_containers(self, peer: RemotePeer, request: Request) -> object:
         """Answer UpdateContainers."""

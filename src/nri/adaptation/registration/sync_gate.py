@@ -131,7 +131,7 @@ class SyncGate:
                 else:
                     self.events -= 1
                     if not self.events:
-                        self._idle()
+                        self._when_no_event()
                 raise
             if self._round == first_round:
                 self.held_events -= 1
@@ -144,9 +144,9 @@ class SyncGate:
         with self._guard:
             self.events -= 1
             if not self.events and (self.waiting or self._pending is not None):
-                self._idle()
+                self._when_no_event()
 
-    def _idle(self) -> None:
+    def _when_no_event(self) -> None:
         """Do the pending work, and wake joiners: no event is inside."""
         if self._pending is not None:
             work, self._pending = self._pending, None
@@ -181,7 +181,7 @@ class SyncGate:
                 if self._round == first_round:
                     self.held_blocks -= 1
                 else:
-                    self._unblock()
+                    self._release_block()
                 raise
             if self._round == first_round:
                 self.held_blocks -= 1
@@ -191,9 +191,9 @@ class SyncGate:
     def unblock(self) -> None:
         """Record the end of a block."""
         with self._guard:
-            self._unblock()
+            self._release_block()
 
-    def _unblock(self) -> None:
+    def _release_block(self) -> None:
         self.blocks -= 1
         if not self.blocks:
             self._turn.notify_all()

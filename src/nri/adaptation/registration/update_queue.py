@@ -53,7 +53,7 @@ class UpdateQueue:
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)
         self.queues: dict[RemotePeer, deque[tuple[int, Request]]] = {}
-        self._ready: deque[RemotePeer] = deque()
+        self._ready_peers: deque[RemotePeer] = deque()
         self.workers = self.idle = 0
         self._stopped = False
 
@@ -68,9 +68,9 @@ class UpdateQueue:
                 _check_capacity(peer, waiting, request)
                 waiting.append((number, request))
                 return LATER
-            self._ensure_workers(len(self._ready) + 1)
+            self._ensure_workers(len(self._ready_peers) + 1)
             self.queues[peer] = deque(((number, request),))
-            self._ready.append(peer)
+            self._ready_peers.append(peer)
             self._work.notify()
         return LATER
 
@@ -92,33 +92,33 @@ class UpdateQueue:
     def _run(self) -> None:
         while True:
             with self._lock:
-                peer = self._next()
+                peer = self._next_peer()
                 if peer is None:
                     self.workers -= 1
                     return
                 number, request = self.queues[peer].popleft()
             try:
-                self._answer(peer, number, request)
+                self._answer_request(peer, number, request)
             except Exception:  # otherwise the worker would end with requests unanswered
                 log.exception("a request of plugin %s could not be answered", peer.qualified)
             with self._lock:
                 # Only one request of a plugin is processed at a time: the plugin becomes ready again only now.
                 if self.queues[peer]:
-                    self._ready.append(peer)
+                    self._ready_peers.append(peer)
                     self._work.notify()
                 else:
                     del self.queues[peer]
 
-    def _next(self) -> RemotePeer | None:
-        while not self._ready and not self._stopped:
+    def _next_peer(self) -> RemotePeer | None:
+        while not self._ready_peers and not self._stopped:
             self.idle += 1
             woken = self._work.wait(IDLE_S)
             self.idle -= 1
-            if not woken and not self._ready:
+            if not woken and not self._ready_peers:
                 return None
-        return None if self._stopped else self._ready.popleft()
+        return None if self._stopped else self._ready_peers.popleft()
 
-    def _answer(self, peer: RemotePeer, number: int, request: Request) -> None:
+    def _answer_request(self, peer: RemotePeer, number: int, request: Request) -> None:
         endpoint = peer.endpoint
         max_entries = self.updates.max_entries()
         reason = limits.excess(m.UpdateContainersRequest, request.payload, max_entries) if max_entries else ""

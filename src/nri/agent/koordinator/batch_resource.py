@@ -18,7 +18,7 @@ from nri.agent.koordinator.node import BatchRule, Node
 from nri.agent.koordinator.pod_annotations import AMOUNTS, remembered
 from nri.agent.koordinator.quirks import Quirks
 from nri.agent.model import Changes, Container, Decision, ExtendedResources, HookError, Pod
-from nri.agent.ownership import Level, Owns
+from nri.agent.ownership import Level, OwnedKnob
 from nri.kube import cgroup_limits as formulas
 from nri.kube.cgroup_limits import UNLIMITED
 from nri.kube.shapes import Record, Table, decode
@@ -88,7 +88,7 @@ def pod(context: Pod, rule: BatchRule, quirks: Quirks = Quirks.DEFAULT) -> Decis
         }
     )
     if not spec:
-        reason = f'annotation {ANNOTATION_EXTENDED} names no container; with compat = "reference" that means 0'
+        reason = f'annotation {ANNOTATION_EXTENDED} names no container; compat = "reference" treats that as 0'
         return Decision(changes, reason)
     return Decision(changes, "batch resources of the pod's containers")
 
@@ -99,7 +99,7 @@ def container(context: Container, rule: BatchRule, quirks: Quirks = Quirks.DEFAU
         return _NO_DECISION
     spec = context.extended
     if spec is None or not _is_batch(spec):
-        spec = (_annotated(context.pod.annotations, quirks) or {}).get(context.name)
+        spec = (_annotated_resources(context.pod.annotations, quirks) or {}).get(context.name)
     if spec is None:
         return _NO_DECISION
     memory = formulas.amount(spec.limits, BATCH_MEMORY)
@@ -119,7 +119,7 @@ def _spec(context: Pod, quirks: Quirks) -> Mapping[str, ExtendedResources] | Non
         batch = {name: resources for name, resources in context.extended.items() if _is_batch(resources)}
         if batch or not context.extended:
             return batch
-    return _annotated(context.annotations, quirks)
+    return _annotated_resources(context.annotations, quirks)
 
 
 def _is_batch(resources: ExtendedResources) -> bool:
@@ -129,7 +129,7 @@ def _is_batch(resources: ExtendedResources) -> bool:
     )
 
 
-def _annotated(annotations: Mapping[str, str], quirks: Quirks) -> Mapping[str, ExtendedResources] | None:
+def _annotated_resources(annotations: Mapping[str, str], quirks: Quirks) -> Mapping[str, ExtendedResources] | None:
     try:
         return extended_resources(annotations)
     except ValueError as error:
@@ -168,9 +168,9 @@ HOOK: Final = Hook(
         owns
         for level in (Level.POD, Level.CONTAINER)
         for owns in (
-            Owns(level, "cpu.shares", frozenset({BE})),
-            Owns(level, "cpu.cfs_quota", frozenset({BE}), own_cpus=False),
-            Owns(level, "memory.limit", frozenset({BE})),
+            OwnedKnob(level, "cpu.shares", frozenset({BE})),
+            OwnedKnob(level, "cpu.cfs_quota", frozenset({BE}), own_cpus=False),
+            OwnedKnob(level, "memory.limit", frozenset({BE})),
         )
     ),
     document_keys=((SLO, "resourceUsedThresholdWithBE.cpuSuppressPolicy"), (NODE, f"annotation {ANNOTATION_RATIO}")),

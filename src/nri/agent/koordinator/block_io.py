@@ -20,7 +20,7 @@ from nri.agent.koordinator.names import NONE, qos_class
 from nri.agent.loops.round import KnobValue, Round, folder_subject
 from nri.agent.loops.strategy import Strategy
 from nri.agent.model import Subject
-from nri.agent.ownership import Level, Owns
+from nri.agent.ownership import Level, OwnedKnob
 from nri.agent.profile import StrategyRow
 from nri.agent.settings.values import AgentSettings
 from nri.host import Root
@@ -128,7 +128,7 @@ def limits_by_knob(disks: Iterable[tuple[str, DiskLimits]], present: Iterable[st
     """Return the limits of each knob by device number (`8:0`); -1 means no limit.
 
     Args:
-        disks: the device numbers of disks, with limits; of several limits for one device, the last counts.
+        disks: the device numbers of disks, with limits; of several limits for one device, the last is used.
         present: devices with a limit or weight in force, which is removed unless `disks` has the device.
     """
     limits = {**{device: DiskLimits("", "device") for device in present}, **dict(disks)}
@@ -220,8 +220,8 @@ class BlockIo(Strategy):
     key = ANNOTATION_BLOCK_IO
 
     def __init__(self, _settings: AgentSettings, _names: Sequence[str]) -> None:
-        self._set: dict[tuple[str, str], tuple[Subject, Mapping[str, int]]] = {}
-        self._looked = False
+        self._set_limits: dict[tuple[str, str], tuple[Subject, Mapping[str, int]]] = {}
+        self._took_over = False
         #: The disks with latency targets for the whole machine.
         self._root_set: frozenset[str] = frozenset()
         #: The mounted volumes of each pod. They are read at most once a round, because many pods may need them.
@@ -229,19 +229,19 @@ class BlockIo(Strategy):
 
     def __len__(self) -> int:
         """The number of remembered knobs."""
-        return len(self._set)
+        return len(self._set_limits)
 
     def wants(self, rules: NodeSlo) -> bool:
         """Return whether limits are requested or have been set."""
-        return bool(rules[DISKS] or rules[ROOT_DISKS] or self._set or self._root_set)
+        return bool(rules[DISKS] or rules[ROOT_DISKS] or self._set_limits or self._root_set)
 
     def round(self, round_: Round[NodeSlo]) -> None:
         """Decide for the cgroup of best-effort pods, and for pods with an annotation."""
         fresh: dict[tuple[str, str], tuple[Subject, Mapping[str, int]]] = {}
         self._mounts = None
         folder = round_.best_effort_folder
-        if not self._looked:
-            self._looked = True
+        if not self._took_over:
+            self._took_over = True
             self._take_over(round_, folder_subject(BEST_EFFORT), folder)
             for pod in round_.pods:
                 if qos_class(pod.labels) != NONE:
@@ -252,10 +252,10 @@ class BlockIo(Strategy):
             if disks and qos_class(pod.labels) != NONE:
                 volumes = PodVolumes({})
                 if any(disk.kind == "podvolume" for disk in disks):
-                    volumes = PodVolumes.of(pod.manifest, self._mounted(round_.parts.root).get(pod.uid, {}))
+                    volumes = PodVolumes.of(pod.manifest, self._mounted_volumes(round_.parts.root).get(pod.uid, {}))
                 self._limits(round_, pod.subject(), pod.folder, disks, volumes, fresh)
         self._release(round_, fresh)
-        self._set = fresh
+        self._set_limits = fresh
         self._root(round_)
 
     def _release(
@@ -263,11 +263,11 @@ class BlockIo(Strategy):
     ) -> None:
         """Set the requested limits, and remove limits that are no longer requested."""
         for (path, knob), (subject, limits) in fresh.items():
-            _, before = self._set.get((path, knob), (subject, {}))
+            _, before = self._set_limits.get((path, knob), (subject, {}))
             free = dict.fromkeys(sorted(before.keys() - limits.keys()), _NO_LIMIT[knob])
             reason = "blkioQOS; limits of other disks are removed" if free else "blkioQOS"
             round_.values.append(KnobValue(subject, path, knob, "", NAME, reason, {**limits, **free}))
-        for (path, knob), (subject, before) in self._set.items():
+        for (path, knob), (subject, before) in self._set_limits.items():
             if (path, knob) not in fresh and before and round_.parts.executor.hierarchies.exists(path):
                 free = dict.fromkeys(sorted(before), _NO_LIMIT[knob])
                 round_.values.append(KnobValue(subject, path, knob, "", NAME, "the limit is removed", free))
@@ -279,7 +279,7 @@ class BlockIo(Strategy):
             if isinstance(current, Mapping):
                 limits = {key: value for key, value in current.items() if isinstance(value, int) and value != no_limit}
                 if limits:
-                    self._set[folder, knob] = subject, limits
+                    self._set_limits[folder, knob] = subject, limits
 
     def _limits(
         self,
@@ -330,7 +330,7 @@ class BlockIo(Strategy):
             if words:
                 round_.values.append(KnobValue(_ROOT, "", knob, "", NAME, "cgroupRoot.blkioQOS", words))
 
-    def _mounted(self, root: Root) -> dict[str, dict[str, str]]:
+    def _mounted_volumes(self, root: Root) -> dict[str, dict[str, str]]:
         """Return the device numbers of mounted volumes, by the uid of the pod and the name of the volume."""
         if self._mounts is None:
             self._mounts = {}
@@ -436,8 +436,8 @@ STRATEGY: Final = StrategyRow(
     "block I/O: weights and limits for each disk",
     "nri.agent.koordinator.block_io:BlockIo",
     (
-        *(Owns(Level.NODE, file) for file in ("io.cost_qos", "io.cost_model")),
-        *(Owns(level, file) for level in (Level.KUBE_QOS, Level.POD) for file in _LIMITS),
+        *(OwnedKnob(Level.NODE, file) for file in ("io.cost_qos", "io.cost_model")),
+        *(OwnedKnob(level, file) for level in (Level.KUBE_QOS, Level.POD) for file in _LIMITS),
     ),
     ANNOTATION_BLOCK_IO,
     document_keys=((SLO, "resourceQOSStrategy.beClass.blkioQOS"),),

@@ -133,10 +133,13 @@ def is_selected(selector: Any, labels: Mapping[str, str]) -> bool:
         return False
     pairs = (selector.get("matchLabels") or {}).items()
     expressions = [{"key": key, "operator": "In", "values": [value]} for key, value in pairs]
-    return all(_holds(expression, labels) for expression in (*expressions, *(selector.get("matchExpressions") or ())))
+    return all(
+        _expression_matches(expression, labels)
+        for expression in (*expressions, *(selector.get("matchExpressions") or ()))
+    )
 
 
-def _holds(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+def _expression_matches(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     key, values = expression.get("key", ""), expression.get("values") or ()
     if not (_is_label(key) and all(value == "" or _NAME.fullmatch(value) for value in values)):
         return False

@@ -17,7 +17,7 @@ from nri.agent.koordinator.names import BE, LABEL_QOS, LS, LSE, LSR, qos_class
 from nri.agent.koordinator.node import CoreSchedClass, CoreSchedRule
 from nri.agent.koordinator.quirks import Quirks
 from nri.agent.model import Changes, Decision, KubeQosFolder
-from nri.agent.ownership import Level, Owns
+from nri.agent.ownership import Level, OwnedKnob
 from nri.agent.writing.cookie_groups import Membership
 
 NAME: Final = "CoreSched"
@@ -76,9 +76,9 @@ HOOK: Final = Hook(
     (LABEL_QOS, LABEL_CORE_GROUP, LABEL_CORE_POLICY),
     {FOLDER: lambda context, node: kube_class(context, node.core)},
     (
-        Owns(Level.KUBE_QOS, "cpu.idle"),
-        Owns(Level.SANDBOX, "core_sched.cookie"),
-        Owns(Level.CONTAINER, "core_sched.cookie"),
+        OwnedKnob(Level.KUBE_QOS, "cpu.idle"),
+        OwnedKnob(Level.SANDBOX, "core_sched.cookie"),
+        OwnedKnob(Level.CONTAINER, "core_sched.cookie"),
     ),
     document_keys=((SLO, "resourceQOSStrategy.policies.cpuPolicy"), (SLO, "resourceQOSStrategy.{}.cpuQOS")),
 )

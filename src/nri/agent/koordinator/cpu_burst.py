@@ -20,9 +20,9 @@ from nri.agent.koordinator.names import BE, LS, LSE, LSR, NONE, SYSTEM, qos_clas
 from nri.agent.koordinator.node import NO_RATIO
 from nri.agent.loops.round import Round
 from nri.agent.loops.samples import Sample
-from nri.agent.loops.strategy import Sampled, Strategy
+from nri.agent.loops.strategy import SampledCgroups, Strategy
 from nri.agent.model import BVT, QUOTA, Pod
-from nri.agent.ownership import Level, Owns
+from nri.agent.ownership import Level, OwnedKnob
 from nri.agent.profile import StrategyRow
 from nri.agent.settings.values import AgentSettings
 from nri.host import Unsupported, probe
@@ -130,15 +130,15 @@ class Bucket:
     def __init__(self, config: BurstConfig, now: float) -> None:
         self.capacity = config.quota_seconds * (config.quota_percent - 100)
         self.tokens: float = self.capacity / 4
-        self._seen = now
+        self._updated_at = now
 
     def allows(self, usage_percent: int, now: float) -> bool:
         """Spend or save tokens for the time since the last call, and return whether tokens are left."""
-        passed = int(now - self._seen)
+        passed = int(now - self._updated_at)
         if usage_percent >= _SPEND_FROM or usage_percent < _SAVE_BELOW:
             self.tokens -= (usage_percent - 100) * passed
         self.tokens = max(min(self.tokens, self.capacity), -self.capacity)
-        self._seen = now
+        self._updated_at = now
         return self.tokens > 0
 
 
@@ -291,7 +291,7 @@ class Bursts:
             if (reason := _no_quota(scaled, base)) or scaled.quota is None:
                 self.unchanged[scaled.name] = reason
                 continue
-            requested = wanted_step(pod.config, self._allows(pod.config, scaled, now), scaled.throttled)
+            requested = wanted_step(pod.config, self._bucket_allows(pod.config, scaled, now), scaled.throttled)
             step = final_step(requested, pool)
             target = next_quota_us(scaled.quota, base, step, pod.config.quota_percent)
             if target == scaled.quota:
@@ -315,7 +315,7 @@ class Bursts:
             writes += quota_writes
         return writes
 
-    def _allows(self, config: BurstConfig, container: BurstContainer, now: float) -> bool:
+    def _bucket_allows(self, config: BurstConfig, container: BurstContainer, now: float) -> bool:
         if not config.scales or config.quota_seconds < 0:
             return True
         if config.quota_percent < 100:
@@ -378,27 +378,27 @@ class CpuBurst(Strategy):
     """The strategy that lets throttled containers borrow CPU."""
 
     name = NAME
-    samples = Sampled.PODS | Sampled.CONTAINERS
+    samples = SampledCgroups.PODS | SampledCgroups.CONTAINERS
     key = ANNOTATION_BURST
 
     def __init__(self, _settings: AgentSettings, _names: Sequence[str]) -> None:
         self.bursts = Bursts()
-        self._looked_once = False
+        self._has_run = False
         #: Why values stayed unchanged in the last round, by the uid of the pod and the name of the container.
         self._unchanged: dict[str, dict[str, str]] = {}
         self._pool = Pool.UNKNOWN
         #: The samples of the last `_POOL_WINDOW_S`.
         self.recent: deque[Sample] = deque(maxlen=_MAX_SAMPLES)
         #: Containers whose quotas are restored when the strategy is switched off.
-        self._touched: set[str] = set()
+        self._scaled_containers: set[str] = set()
 
     def __len__(self) -> int:
         """The number of remembered containers."""
-        return len(self.bursts.buckets) + len(self._touched)
+        return len(self.bursts.buckets) + len(self._scaled_containers)
 
     def wants(self, rules: NodeSlo) -> bool:
         """Return whether bursts are requested or quotas have been scaled."""
-        return rules[BURST].policy != "none" or bool(self._touched)
+        return rules[BURST].policy != "none" or bool(self._scaled_containers)
 
     def state(self, now: float) -> str:  # noqa: ARG002  the state does not depend on the time
         """Return the load of the CPUs that pods share."""
@@ -424,17 +424,17 @@ class CpuBurst(Strategy):
                 continue
             config = POD_BURST.in_round(round_, pod)
             ids = {container.id for container in pod.containers}
-            if config.policy == "none" and self._looked_once and not self._touched & ids:
+            if config.policy == "none" and self._has_run and not self._scaled_containers & ids:
                 continue
-            self._touched = self._touched | ids if config.scales else self._touched - ids
+            self._scaled_containers = self._scaled_containers | ids if config.scales else self._scaled_containers - ids
             if config.scales:
                 round_.cannot(NAME, "quotas do not grow", round_.sample.no_cpu)
             pod_by_folder[pod.folder] = pod
             pod_by_folder.update((container.folder, pod) for container in pod.containers)
             decided.append(self._pod(round_, pod, config))
-        self._looked_once = True
-        self._touched &= {container.name for pod in decided for container in pod.containers}
-        scale = not _normalized(round_)
+        self._has_run = True
+        self._scaled_containers &= {container.name for pod in decided for container in pod.containers}
+        scale = not _is_normalized(round_)
         for write in self.bursts.decide(decided, self._pool, round_.sample.at, scale=scale):
             one = pod_by_folder[write.folder]
             name = next(
@@ -449,7 +449,7 @@ class CpuBurst(Strategy):
     def pool(self, round_: Round[NodeSlo]) -> Pool:
         """Return the average load of the CPUs that pods share, over the last `_POOL_WINDOW_S`.
 
-        The CPUs of LSE and LSR pods do not belong to the shared CPUs, and usage by BE pods does not count.
+        The CPUs of LSE and LSR pods do not belong to the shared CPUs, and usage by BE pods is not included.
         """
         self.recent.append(round_.sample)
         while round_.sample.at - self.recent[0].at >= _POOL_WINDOW_S:
@@ -467,7 +467,7 @@ class CpuBurst(Strategy):
         return pool_state(max(used, 0), total, round_.rules[BURST].pool_percent)
 
     def _pod(self, round_: Round[NodeSlo], pod: Pod, config: BurstConfig) -> BurstPod:
-        running, specs = _running(pod), {spec.get("name", ""): spec for spec in pod.specs}
+        running, specs = _running_containers(pod), {spec.get("name", ""): spec for spec in pod.specs}
         containers = []
         for container in pod.containers:
             used = round_.sample.of(container.folder)
@@ -483,13 +483,13 @@ def _knobs(round_: Round[NodeSlo], folder: str) -> tuple[int | None, int | None]
     return (quota if isinstance(quota, int) else None), (burst if isinstance(burst, int) else None)
 
 
-def _running(pod: Pod) -> frozenset[str]:
+def _running_containers(pod: Pod) -> frozenset[str]:
     """Return the names of containers that are known not to wait."""
     statuses = (pod.manifest.get("status") or {}).get("containerStatuses") or ()
     return frozenset(status.get("name", "") for status in statuses if "waiting" not in (status.get("state") or {}))
 
 
-def _normalized(round_: Round[NodeSlo]) -> bool:
+def _is_normalized(round_: Round[NodeSlo]) -> bool:
     node = round_.parts.decisions.node
     on = node.gates is not None and cpu_normalization.NAME in node.gates
     return on and node.ratio != NO_RATIO
@@ -521,9 +521,9 @@ STRATEGY: Final = StrategyRow(
         owns
         for level in (Level.POD, Level.CONTAINER)
         for owns in (
-            Owns(level, "cpu.cfs_burst", _SHARING),
+            OwnedKnob(level, "cpu.cfs_burst", _SHARING),
             # CPUNormalization sets its quota again in each round, so this strategy leaves such quotas unchanged.
-            Owns(level, "cpu.cfs_quota", _SHARING, False, frozenset({cpu_normalization.NAME})),
+            OwnedKnob(level, "cpu.cfs_quota", _SHARING, False, frozenset({cpu_normalization.NAME})),
         )
     ),
     ANNOTATION_BURST,

@@ -17,7 +17,7 @@ from nri.agent.koordinator.names import LABEL_QOS, LS, NONE, qos_class
 from nri.agent.koordinator.node import NO_RATIO, Node
 from nri.agent.koordinator.quirks import Quirks
 from nri.agent.model import Changes, Container, Decision, Pod, Resources
-from nri.agent.ownership import Level, Owns
+from nri.agent.ownership import Level, OwnedKnob
 from nri.kube.cgroup_limits import MIN_QUOTA_US
 
 NAME: Final = "CPUNormalization"
@@ -104,7 +104,8 @@ HOOK: Final = Hook(
         UPDATE: _decide_container,
     },
     tuple(
-        Owns(level, "cpu.cfs_quota", frozenset({LS, NONE}), own_cpus=False) for level in (Level.POD, Level.CONTAINER)
+        OwnedKnob(level, "cpu.cfs_quota", frozenset({LS, NONE}), own_cpus=False)
+        for level in (Level.POD, Level.CONTAINER)
     ),
     document_keys=((NODE, f"annotation {ANNOTATION_RATIO}"),),
 )

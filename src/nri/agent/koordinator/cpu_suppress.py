@@ -23,9 +23,9 @@ from nri.agent.koordinator.host_application import context_of
 from nri.agent.koordinator.names import BE, LSE, LSR, qos_class
 from nri.agent.koordinator.thresholds import DEFAULT_PERCENT, THRESHOLD
 from nri.agent.loops.round import Round, folder_subject
-from nri.agent.loops.strategy import Sampled, Strategy
+from nri.agent.loops.strategy import SampledCgroups, Strategy
 from nri.agent.model import CPUS, QUOTA, Pod
-from nri.agent.ownership import Level, Owns
+from nri.agent.ownership import Level, OwnedKnob
 from nri.agent.profile import StrategyRow
 from nri.agent.settings.values import AgentSettings
 from nri.api import cpuset
@@ -50,7 +50,7 @@ class Cpu(NamedTuple):
     socket: int = 0
 
 
-class Used(NamedTuple):
+class CpuUsage(NamedTuple):
     """CPU usage in thousandths of a CPU. `other_pods` and `other_programs` exclude best effort."""
 
     node: float
@@ -61,7 +61,9 @@ class Used(NamedTuple):
     reserved: float = 0
 
 
-def budget_milli(capacity: int, used: Used, percent: int = DEFAULT_PERCENT, least_percent: int | None = None) -> int:
+def budget_milli(
+    capacity: int, used: CpuUsage, percent: int = DEFAULT_PERCENT, least_percent: int | None = None
+) -> int:
     """Return the CPU budget of best-effort pods, in thousandths of a CPU.
 
     Without `least_percent` it may be negative.
@@ -129,7 +131,7 @@ def chosen_cpus(count: int, shared: Sequence[Cpu], reserved: Sequence[Cpu] = ())
     if not shared and not reserved:
         return []
     lent = count * len(reserved) // (len(reserved) + len(shared))
-    return _spread(lent, reserved) + _spread(count - lent, shared)
+    return _spread_cpus(lent, reserved) + _spread_cpus(count - lent, shared)
 
 
 class Folder(NamedTuple):
@@ -184,10 +186,10 @@ class Suppression:
         if now.enabled is None or (now.enabled and now.budget is None):
             return []
         if not now.enabled:
-            return [*self._free_quota(now), *self._recovered(now)]
+            return [*self._free_quota(now), *self._recovery_writes(now)]
         assert now.budget is not None
         if now.by_quota:
-            return [*self._by_quota(now, now.budget), *self._recovered(now)]
+            return [*self._by_quota(now, now.budget), *self._recovery_writes(now)]
         return [*self._free_quota(now), *self._by_cpus(now, now.budget)]
 
     def _by_quota(self, now: Situation, budget: int) -> list[tuple[str, str, str]]:
@@ -212,29 +214,29 @@ class Suppression:
         if not chosen:
             return []
         if not now.static:
-            return _to(now.folders, chosen)
+            return _cpu_writes(now.folders, chosen)
         # The kubelet gives all CPUs of the QoS class to new containers, so only existing containers get fewer CPUs.
         numbers = [cpu.number for cpu in (*now.shared, *now.lent)]
         return [
-            *_to([folder for folder in now.folders if folder.depth < 2], numbers),
-            *_to([folder for folder in now.folders if folder.depth == 2], chosen),
+            *_cpu_writes([folder for folder in now.folders if folder.depth < 2], numbers),
+            *_cpu_writes([folder for folder in now.folders if folder.depth == 2], chosen),
         ]
 
-    def _recovered(self, now: Situation) -> list[tuple[str, str, str]]:
+    def _recovery_writes(self, now: Situation) -> list[tuple[str, str, str]]:
         """Return writes of all CPUs for best-effort pods, also for cgroups with other CPUs: a pool may have changed."""
         numbers = [cpu.number for cpu in (*now.shared, *now.lent)]
         if not numbers or now.present is None:
             return []
         self.in_force["cpuset"] = False
-        return _to(now.folders, numbers)
+        return _cpu_writes(now.folders, numbers)
 
 
-def _to(folders: Iterable[Folder], cpus: Iterable[int]) -> list[tuple[str, str, str]]:
+def _cpu_writes(folders: Iterable[Folder], cpus: Iterable[int]) -> list[tuple[str, str, str]]:
     text = cpuset.to_text(frozenset(cpus))
     return [(folder.path, "cpuset.cpus", text) for folder in folders if not folder.own_cpus]
 
 
-def _spread(count: int, cpus: Sequence[Cpu]) -> list[int]:
+def _spread_cpus(count: int, cpus: Sequence[Cpu]) -> list[int]:
     if not 0 < count <= len(cpus):
         return []
     groups: dict[tuple[int, int], list[Cpu]] = {}
@@ -275,12 +277,12 @@ class CpuSuppress(Strategy):
     """The strategy that suppresses best-effort pods."""
 
     name = NAME
-    samples = Sampled.PODS | Sampled.PROGRAMS
+    samples = SampledCgroups.PODS | SampledCgroups.PROGRAMS
 
     def __init__(self, _settings: AgentSettings, _names: Sequence[str]) -> None:
         self._suppression = Suppression()
         #: The exclusive CPUs of pods, from the last readable annotation.
-        self._own: dict[str, frozenset[int]] = {}
+        self._exclusive_by_pod: dict[str, frozenset[int]] = {}
 
     def wants(self, rules: NodeSlo) -> bool:
         """Return whether NodeSLO switches suppression on."""
@@ -289,7 +291,9 @@ class CpuSuppress(Strategy):
     def round(self, round_: Round[NodeSlo]) -> None:
         """Decide for the cgroups of best-effort pods."""
         rule, node = round_.rules[THRESHOLD], round_.parts.decisions.node
-        self._own = {pod.uid: _exclusive_cpus(pod, self._own.get(pod.uid, frozenset())) for pod in round_.pods}
+        self._exclusive_by_pod = {
+            pod.uid: _exclusive_cpus(pod, self._exclusive_by_pod.get(pod.uid, frozenset())) for pod in round_.pods
+        }
         enabled, budget, reason = rule.keys.get("enable"), None, "not suppressed: NodeSLO switches suppression off"
         if node.batch_pools:
             enabled, reason = False, "not suppressed: batch pods have their own share pools"
@@ -304,7 +308,7 @@ class CpuSuppress(Strategy):
     @staticmethod
     def budget(round_: Round[NodeSlo]) -> tuple[int, str]:
         """Return the budget of best-effort pods in thousandths of a CPU, and its computation."""
-        rule, capacity, used = round_.rules[THRESHOLD], round_.sample.cpus * 1000, _used(round_)
+        rule, capacity, used = round_.rules[THRESHOLD], round_.sample.cpus * 1000, _cpu_usage(round_)
         budget = budget_milli(capacity, used, rule.suppress_percent, rule.suppress_least)
         reason = f"{budget} thousandths of a CPU are left: {rule.suppress_percent} % of {capacity}, "
         return budget, f"{reason}less {used.other_pods:.0f}"
@@ -317,7 +321,7 @@ class CpuSuppress(Strategy):
         pod_folders = {
             pod.folder
             for pod in round_.pods
-            if self._own[pod.uid] or (apart and in_batch_pools(pod.labels, pod.annotations))
+            if self._exclusive_by_pod[pod.uid] or (apart and in_batch_pools(pod.labels, pod.annotations))
         }
         return Situation(
             enabled=enabled,
@@ -329,7 +333,8 @@ class CpuSuppress(Strategy):
             shared=shared,
             lent=lent,
             folders=[
-                Folder(path, depth, depth == 2 and above in pod_folders) for path, depth, above in _below(round_, top)
+                Folder(path, depth, depth == 2 and above in pod_folders)
+                for path, depth, above in _cgroups_below(round_, top)
             ],
             static=rule is not None and rule.kubelet_policy == "static",
         )
@@ -340,7 +345,9 @@ class CpuSuppress(Strategy):
         if rule is None and any(problem.kind == "NodeResourceTopology" for problem in round_.parts.store.problems()):
             round_.errors.append(f"{NAME}: the CPUs of batch pods stay unchanged: NodeResourceTopology cannot be read")
             return [], []
-        class_by_cpu = {number: qos_class(pod.labels) for pod in round_.pods for number in self._own[pod.uid]}
+        class_by_cpu = {
+            number: qos_class(pod.labels) for pod in round_.pods for number in self._exclusive_by_pod[pod.uid]
+        }
         cpus = [Cpu(cpu.number, cpu.core, cpu.node, cpu.package) for cpu in round_.topology.cpus.values()]
         return pools(cpus, class_by_cpu, frozenset() if rule is None else rule.withheld)
 
@@ -358,7 +365,7 @@ def _program_folders(round_: Round[NodeSlo]) -> Iterator[tuple[str, bool]]:
             yield context.folder.strip("/"), offline_program(application)
 
 
-def _used(round_: Round[NodeSlo]) -> Used:
+def _cpu_usage(round_: Round[NodeSlo]) -> CpuUsage:
     """Return the current CPU usage. Unknown usage of a pod counts as system usage, which is the cautious choice."""
     pods = other_pods = programs = other_programs = 0.0
     for pod in round_.pods:
@@ -369,7 +376,7 @@ def _used(round_: Round[NodeSlo]) -> Used:
         milli = round_.sample.of(folder).milli or 0
         programs += milli
         other_programs += 0 if offline else milli
-    return Used(round_.sample.milli or 0, pods, other_pods, programs, other_programs, _reserved(round_))
+    return CpuUsage(round_.sample.milli or 0, pods, other_pods, programs, other_programs, _reserved(round_))
 
 
 def _reserved(round_: Round[NodeSlo]) -> int:
@@ -392,7 +399,7 @@ def _exclusive_cpus(pod: Pod, before: frozenset[int]) -> frozenset[int]:
         return before
 
 
-def _below(round_: Round[NodeSlo], top: str) -> Iterator[tuple[str, int, str]]:
+def _cgroups_below(round_: Round[NodeSlo], top: str) -> Iterator[tuple[str, int, str]]:
     """Yield a cgroup, the pods in it and their containers, each with its depth and its parent."""
     hierarchies = round_.parts.executor.hierarchies
     yield top, 0, ""
@@ -408,13 +415,16 @@ STRATEGY: Final = StrategyRow(
     "best-effort pods get the CPU that other pods leave",
     "nri.agent.koordinator.cpu_suppress:CpuSuppress",
     (
-        Owns(Level.KUBE_QOS, "cpu.cfs_quota"),
-        Owns(Level.KUBE_QOS, "cpuset.cpus"),
-        Owns(Level.POD, "cpuset.cpus"),
+        OwnedKnob(Level.KUBE_QOS, "cpu.cfs_quota"),
+        OwnedKnob(Level.KUBE_QOS, "cpuset.cpus"),
+        OwnedKnob(Level.POD, "cpuset.cpus"),
         # For pods in the best-effort cgroup, which depends on requests, not on classes. For these pods the hook only
         # clears CPUs, or sets CPUs of batch share pools. With share pools, and for pods with exclusive CPUs, this
         # strategy does nothing.
-        *(Owns(level, "cpuset.cpus", unless=frozenset({CPUSET_HOOK})) for level in (Level.SANDBOX, Level.CONTAINER)),
+        *(
+            OwnedKnob(level, "cpuset.cpus", unless=frozenset({CPUSET_HOOK}))
+            for level in (Level.SANDBOX, Level.CONTAINER)
+        ),
     ),
     document_keys=((SLO, "resourceUsedThresholdWithBE"),),
 )

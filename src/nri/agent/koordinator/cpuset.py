@@ -1,6 +1,6 @@
 """The hook CPUSetAllocator: CPUs of containers and host applications, and no CPU quota for pods with exclusive CPUs.
 
-The first applicable rule counts: the CPUs that the scheduler assigned to the pod; the batch pools of the pod's memory
+The first applicable rule is used: the CPUs that the scheduler assigned to the pod; the batch pools of the pod's memory
 nodes; an explicit clear for all pods in the best-effort cgroup, because a strategy sets their CPUs; the share pools of
 the pod's memory nodes; the system's CPUs for SYSTEM; all share pools for LS; the CPUs of the kubelet's static policy;
 all share pools.
@@ -28,7 +28,7 @@ from nri.agent.model import (
     HostApplication,
     Pod,
 )
-from nri.agent.ownership import Level, Owns
+from nri.agent.ownership import Level, OwnedKnob
 from nri.api.cpuset import parse as parse_cpus
 from nri.kube.cgroup_limits import UNLIMITED, amount, milli
 from nri.kube.quantity import ceil
@@ -66,10 +66,10 @@ def rule_of(topology: Any, quirks: Quirks = Quirks.DEFAULT) -> CpusetRule:
     annotations: Mapping[str, str] = (topology.get("metadata") or {}).get("annotations") or {}
     system = read(annotations, ANNOTATION_SYSTEM_QOS, _SYSTEM) or {}
     system_cpus = system.get("cpuset", "")
-    system_set = _checked(system_cpus, ANNOTATION_SYSTEM_QOS)
+    system_set = _parsed_cpus(system_cpus, ANNOTATION_SYSTEM_QOS)
     kubelet = read(annotations, ANNOTATION_CPU_MANAGER, _POLICY) or {}
     reservation = read(annotations, ANNOTATION_RESERVATION, _RESERVATION) or {}
-    reserved = _checked(reservation.get("reservedCPUs", ""), ANNOTATION_RESERVATION)
+    reserved = _parsed_cpus(reservation.get("reservedCPUs", ""), ANNOTATION_RESERVATION)
     return CpusetRule(
         share_pools=_share_pools(annotations, ANNOTATION_SHARE_POOLS, quirks),
         batch_pools=_share_pools(annotations, ANNOTATION_BE_SHARE_POOLS, quirks),
@@ -77,7 +77,7 @@ def rule_of(topology: Any, quirks: Quirks = Quirks.DEFAULT) -> CpusetRule:
         system_cpus=system_cpus,
         withheld=(system_set if system.get("cpusetExclusive", True) else frozenset())
         | reserved
-        | _checked(kubelet.get("reservedCPUs", ""), ANNOTATION_CPU_MANAGER),
+        | _parsed_cpus(kubelet.get("reservedCPUs", ""), ANNOTATION_CPU_MANAGER),
     )
 
 
@@ -99,11 +99,11 @@ def _share_pools(annotations: Mapping[str, str], key: str, quirks: Quirks) -> tu
     )
     if quirks.bad_share_pool_refused:
         for pool in pools:
-            _checked(pool.cpus, key)
+            _parsed_cpus(pool.cpus, key)
     return pools
 
 
-def _checked(cpus: str, key: str) -> frozenset[int]:
+def _parsed_cpus(cpus: str, key: str) -> frozenset[int]:
     try:
         return parse_cpus(cpus)
     except ValueError as error:
@@ -243,10 +243,10 @@ HOOK: Final = Hook(
         PROGRAM: lambda context, node: host_application(context, node.cpus),
     },
     (
-        *(Owns(level, "cpu.cfs_quota", own_cpus=True) for level in (Level.POD, Level.CONTAINER, Level.SANDBOX)),
-        Owns(Level.SANDBOX, "cpuset.cpus"),
-        Owns(Level.CONTAINER, "cpuset.cpus"),
-        Owns(Level.HOST_APPLICATION, "cpuset.cpus"),
+        *(OwnedKnob(level, "cpu.cfs_quota", own_cpus=True) for level in (Level.POD, Level.CONTAINER, Level.SANDBOX)),
+        OwnedKnob(Level.SANDBOX, "cpuset.cpus"),
+        OwnedKnob(Level.CONTAINER, "cpuset.cpus"),
+        OwnedKnob(Level.HOST_APPLICATION, "cpuset.cpus"),
     ),
     document_keys=((TOPOLOGY, f"annotation {ANNOTATION_SHARE_POOLS}"),),
 )

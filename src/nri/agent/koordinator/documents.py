@@ -143,7 +143,7 @@ def merged(spec: Mapping[str, Any] | None) -> dict[str, Any]:
 def over(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Merge JSON objects key by key. Lists are replaced.
 
-    Null and empty values of `changes` are ignored, but empty strings of policies and of network bandwidths count.
+    Null and empty values of `changes` are ignored, but empty strings of policies and of network bandwidths are used.
     """
     result = copy.deepcopy(dict(base))
     for key, value in changes.items():
@@ -222,13 +222,13 @@ def violations(part: str, document: Mapping[str, Any] | None) -> list[Violation]
     """Return the numbers of a section that the admission refuses. Strings and disks are not checked."""
     written = document or {}
     if part != "resourceQOSStrategy":
-        return sorted(_wrong(part, written, ""))
+        return sorted(_section_violations(part, written, ""))
     problems: list[Violation] = []
     for name, parts in written.items():
         if isinstance(parts, Mapping):
             for key, values in parts.items():
                 if isinstance(values, Mapping):
-                    problems += _wrong(key, values, f"{name}.{key}.")
+                    problems += _section_violations(key, values, f"{name}.{key}.")
     return sorted(problems)
 
 
@@ -242,7 +242,7 @@ def refused(part: str, values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield key, f"{values[key]} is not below {_PAIRS[key]} {partner}"
 
 
-def _wrong(part: str, values: Mapping[str, Any], place: str) -> Iterator[Violation]:
+def _section_violations(part: str, values: Mapping[str, Any], place: str) -> Iterator[Violation]:
     ranges, bigger = _RANGES.get(part, {}), {great: small for small, great in _PAIRS.items()}
     for key, number in values.items():
         if not isinstance(number, int) or isinstance(number, bool):

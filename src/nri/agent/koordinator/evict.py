@@ -8,7 +8,7 @@
 | CPUEvict, MemoryEvict | the node uses too much | see below | usage |
 
 The candidates of the last two rows are pods with a label that allows evictions, up to a priority in NodeSLO. All
-features of one resource decide in one round, because an eviction for one feature counts for the others.
+features of one resource decide in one round, because an eviction for one feature also frees resources for the others.
 `pod_class.never_evicted` spares static pods, system pods and pods of unknown priority; the log names them. A cooldown
 follows each eviction; for CPU it also follows the start, when there are few samples. An accepted eviction counts as
 freed. After a refused eviction the next pod is tried, and the next round tries again. Units: thousandths of CPUs and
@@ -27,7 +27,7 @@ from nri.agent.koordinator.documents import SLO, NodeSlo
 from nri.agent.koordinator.names import BATCH_CPU
 from nri.agent.koordinator.thresholds import THRESHOLD
 from nri.agent.loops.round import Round
-from nri.agent.loops.strategy import Sampled, Strategy
+from nri.agent.loops.strategy import SampledCgroups, Strategy
 from nri.agent.model import CPUS, QUOTA, Pod
 from nri.agent.pods.manifest import active, from_runtime
 from nri.agent.profile import StrategyRow
@@ -122,9 +122,9 @@ def idle(feature: Feature, thresholds: Thresholds) -> str:
         thresholds.get(key) for key in (feature.threshold, feature.lower, feature.most_priority)
     )
     if feature.most_priority and maximum is None:
-        return f"no pod is evicted without {feature.most_priority}"
+        return f"{feature.most_priority} is missing, so no pod is evicted"
     if feature.how in ("allocatable", "satisfaction") and lower is None:
-        return f"no pod is evicted without {feature.lower}"
+        return f"{feature.lower} is missing, so no pod is evicted"
     if feature.how == "allocatable" and maximum is not None and maximum > MAX_PRIORITY:
         return f"{feature.most_priority} {maximum} is above {MAX_PRIORITY}; pods above it are production pods"
     accepted = "from the lower threshold to 99, and the lower threshold from 1 to 60"
@@ -146,7 +146,7 @@ def satisfaction_release(average: BatchCpu, now: BatchCpu, thresholds: Threshold
     usage = thresholds.get("cpuEvictBEUsageThresholdPercent", _USAGE_PERCENT)
     needs = []
     for sample in (average, now):
-        if not _busy(sample, usage) or sample.request <= 0:
+        if not _is_busy(sample, usage) or sample.request <= 0:
             return 0
         rate = sample.limit / sample.request
         gap = upper / 100 - rate
@@ -247,7 +247,7 @@ def ranked(
     return sorted(victims, key=lambda victim: _order(feature, victim))
 
 
-class Evicts(Protocol):
+class Evictor(Protocol):
     """An object that evicts pods, one at a time."""
 
     def evict(self, feature: Feature, victim: Victim) -> bool:
@@ -263,7 +263,7 @@ class Task(NamedTuple):
     victims: Sequence[Victim]
 
 
-def evict_round(tasks: Iterable[Task], evicted_uids: Collection[str], evictor: Evicts) -> int:
+def evict_round(tasks: Iterable[Task], evicted_uids: Collection[str], evictor: Evictor) -> int:
     """Evict pods until the amounts of each task are freed, and return the number of evicted pods.
 
     Args:
@@ -284,11 +284,11 @@ def evict_round(tasks: Iterable[Task], evicted_uids: Collection[str], evictor: E
                 continue
             counted.add(uid)
             evicted += uid not in evicted_uids
-            freed.update(_freed(every, feature, victim))
+            freed.update(_freed_amounts(every, feature, victim))
     return evicted
 
 
-def _freed(tasks: Iterable[Task], chooser: Feature, victim: Victim) -> dict[tuple[bool, str], int]:
+def _freed_amounts(tasks: Iterable[Task], chooser: Feature, victim: Victim) -> dict[tuple[bool, str], int]:
     """Return the amounts that the eviction of a pod frees for all tasks."""
     freed: dict[tuple[bool, str], int] = {}
     for feature, release, _ in tasks:
@@ -342,7 +342,7 @@ def _uid(pod: Mapping[str, Any]) -> str:
     return str(_meta(pod).get("uid", ""))
 
 
-def _busy(sample: BatchCpu, percent: int) -> bool:
+def _is_busy(sample: BatchCpu, percent: int) -> bool:
     """Return whether the pods use up their limit. A limit below one CPU always counts as used up."""
     return 0 < sample.limit < 1000 or (sample.limit > 0 and sample.used / sample.limit >= percent / 100)
 
@@ -360,16 +360,16 @@ class Evict(Strategy):
         accepted: the times of accepted evictions, by the uid of the pod, which may still be listed.
     """
 
-    samples = Sampled.PODS | Sampled.BEST_EFFORT
+    samples = SampledCgroups.PODS | SampledCgroups.BEST_EFFORT
 
     def __init__(self, kind: str, on: Collection[str], cooldown_s: float, interval_s: float) -> None:
         self.features = [feature for feature in FEATURES if feature.kind == kind and feature.name in on]
         self.name = ", ".join(feature.name for feature in self.features)
         self._kind, self._cooldown_s, self._pause_s = kind, cooldown_s, interval_s
-        self._again: float | None = None
+        self._next_attempt: float | None = None
         self.accepted: dict[str, float] = {}
-        #: Pods with an eviction that earlier rounds requested in vain, while there are more candidates than a round may
-        #: try.
+        #: Pods with an eviction that earlier rounds requested without success, while there are more candidates than a
+        #: round may try.
         self._refused: frozenset[str] = frozenset()
         self._window: deque[tuple[float, BatchCpu]] = deque(maxlen=_MAX_SAMPLES)
         self._node: deque[tuple[float, float]] = deque(maxlen=_MAX_SAMPLES)
@@ -389,22 +389,22 @@ class Evict(Strategy):
             self._window.clear()
             self._node.clear()
             return
-        if self._again is None:
-            self._again = now + (self._cooldown_s if self._kind == "cpu" else 0.0)
+        if self._next_attempt is None:
+            self._next_attempt = now + (self._cooldown_s if self._kind == "cpu" else 0.0)
         releases = {}
         for feature in self.features:
             if valid(feature, rule.keys):
                 releases[feature] = self.release(round_, feature)
             elif feature.threshold in rule.keys and feature.how != "satisfaction":
                 round_.errors.append(f"{feature.name}: {idle(feature, rule.keys)}")
-        if now < self._again:
+        if now < self._next_attempt:
             return
         self.accepted = {uid: at for uid, at in self.accepted.items() if now - at < _ENDING_S}
         tasks = [Task(feature, need, self.victims(round_, feature)) for feature, (need, _) in releases.items() if need]
         reasons = {feature: reason for feature, (_, reason) in releases.items()}
         requests = _Requests(round_, reasons, self._refused)
         if evict_round(tasks, set(self.accepted), requests):
-            self._again = now + self._cooldown_s
+            self._next_attempt = now + self._cooldown_s
         self.accepted |= dict.fromkeys(requests.accepted, now)
         self._refused = self._refused | requests.refused if requests.exhausted else frozenset()
 

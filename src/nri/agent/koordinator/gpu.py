@@ -15,7 +15,7 @@ from nri.agent.hooks import CREATE, Hook
 from nri.agent.koordinator import pod_annotations
 from nri.agent.koordinator.names import ANNOTATION_DEVICES
 from nri.agent.model import Changes, Container, Decision, HookError, Mount
-from nri.agent.ownership import Level, Owns
+from nri.agent.ownership import Level, OwnedKnob
 from nri.kube.quantity import ceil
 
 NAME: Final = "GPUEnvInject"
@@ -79,5 +79,5 @@ HOOK: Final = Hook(
     (),
     (ANNOTATION_DEVICES, LABEL_GPU_ISOLATION),
     {CREATE: lambda context, node: container(context, library=node.gpu_library, monitor=node.gpu_monitor)},
-    (Owns(Level.CONTAINER, "env"), Owns(Level.CONTAINER, "mounts")),
+    (OwnedKnob(Level.CONTAINER, "env"), OwnedKnob(Level.CONTAINER, "mounts")),
 )

@@ -35,7 +35,7 @@ def make_folder(root: Root, changes: Changes, node: Node) -> list[Result]:
     """
     folder = posixpath.dirname(node.gpu_library)
     sources = [mount.source for mount in changes.mounts if mount.destination == folder and mount.source != folder]
-    results = [_make(root, f"{folder}/containers", source) for source in sources]
+    results = [_make_folder(root, f"{folder}/containers", source) for source in sources]
     # The creation of the container would fail if the folder of the mount were missing.
     locks = any(mount.source == LOCKS for mount in changes.mounts) and not root.exists(LOCKS)
     return [*results, _shared(root, LOCKS)] if locks else results
@@ -54,7 +54,7 @@ def _shared(root: Root, path: str) -> Result:
     return Result(path, "folder", "present", Outcome.APPLIED)
 
 
-def _make(root: Root, folder: str, path: str) -> Result:
+def _make_folder(root: Root, folder: str, path: str) -> Result:
     above, _, name = path.rpartition("/")
     if above != folder or name in ("", ".", ".."):
         return Result(path, _NAME, "empty", Outcome.REFUSED, f"not a folder in {folder}")

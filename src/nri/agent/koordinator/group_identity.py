@@ -18,7 +18,7 @@ from nri.agent.koordinator.node import GroupIdentityRule
 from nri.agent.koordinator.pod_annotations import read
 from nri.agent.koordinator.quirks import Quirks
 from nri.agent.model import BVT, Changes, Decision, HookError, HostApplication, KubeQosFolder, Pod, Write
-from nri.agent.ownership import Level, Owns
+from nri.agent.ownership import Level, OwnedKnob
 from nri.kube.shapes import Record
 
 NAME: Final = "GroupIdentity"
@@ -70,7 +70,7 @@ def in_effect(rule: GroupIdentityRule | None, supported: bool, sysctl: bool | No
 
 
 def pod(context: Pod, rule: GroupIdentityRule) -> Decision:
-    """Decide a pod's identity. The annotation counts only for LS. Raises HookError if it is unreadable."""
+    """Decide a pod's identity. The annotation applies only to LS. Raises HookError if it is unreadable."""
     try:
         config = cpu_qos(context.annotations)
     except ValueError as error:
@@ -164,6 +164,6 @@ HOOK: Final = Hook(
     (SLO,),
     (LABEL_QOS, ANNOTATION_CPU_QOS),
     {RUN_POD: _with_rule(pod), FOLDER: _with_rule(kube_class), PROGRAM: _with_rule(host_application)},
-    tuple(Owns(level, "cpu.bvt") for level in (Level.KUBE_QOS, Level.POD, Level.HOST_APPLICATION)),
+    tuple(OwnedKnob(level, "cpu.bvt") for level in (Level.KUBE_QOS, Level.POD, Level.HOST_APPLICATION)),
     document_keys=((SLO, "resourceQOSStrategy.{}.cpuQOS"),),
 )

@@ -84,15 +84,15 @@ class HookCalls:
             RUN_POD: self._run,
             CREATE: self._create,
             UPDATE: self._update,
-            STARTED: self._started,
-            STOPPED: self._stopped,
+            STARTED: self._container_started,
+            STOPPED: self._container_stopped,
             POD_STOPPED: self._pod_stopped,
         }
 
     def answer(self, stage: str, request: Fields) -> Fields:
         """Answer a call. Raises HookRefused if a hook fails and the failure policy is "Fail"."""
         answer = self._answers.get(stage)
-        return _echo(request) if answer is None else answer(request)
+        return _unchanged_response(request) if answer is None else answer(request)
 
     def apply_again(self) -> int:
         """Decide and write again for all running pods and containers. Returns their number.
@@ -141,10 +141,10 @@ class HookCalls:
     def _run(self, request: Fields) -> Fields:
         now, pod = self._round, _pod(request)
         self._remember(self._pods, pod.uid, pod)
-        outcome = self._decided(RUN_POD, pod)
+        outcome = self._decision(RUN_POD, pod)
         self._parts.decisions.carry_out(pod, outcome, TRANSPORT)
-        self._mend(now, pod)
-        return words.pod_response(outcome.changes, _echo(request))
+        self._decide_again_if_changed(now, pod)
+        return words.pod_response(outcome.changes, _unchanged_response(request))
 
     def _pod_stopped(self, request: Fields) -> Fields:
         pod = _pod(request)
@@ -155,40 +155,40 @@ class HookCalls:
             for key in [key for key in self._containers if key[0] == pod.uid]:
                 del self._containers[key]
         self._parts.decisions.removed(pod)
-        return _echo(request)
+        return _unchanged_response(request)
 
     # --- containers ---
 
     def _create(self, request: Fields) -> Fields:
         now, container = self._round, self._context(request)
-        outcome = self._decided(CREATE, container)
+        outcome = self._decision(CREATE, container)
         changes = outcome.changes
         self._remember(
             self._containers, _key(container), _ContainerRecord(container.resources, changes.number(QUOTA), now)
         )
         if results := [*_unsupported(container, changes)]:
             self._parts.decisions.record(container, TRANSPORT, results)
-        return words.container_response(changes, _echo(request))
+        return words.container_response(changes, _unchanged_response(request))
 
     def _update(self, request: Fields) -> Fields:
         now, container = self._round, self._context(request)
         record = self._containers.get(_key(container))
         container = _as_requested(container, record)
-        outcome = self._decided(UPDATE, container)
+        outcome = self._decision(UPDATE, container)
         quota = outcome.changes.number(QUOTA)
         running = container if _has_id(request) else None
         self._remember(self._containers, _key(container), _ContainerRecord(container.resources, quota, now, running))
         if running is not None:
             self._tell_clear(running, outcome.changes)
-        return words.container_response(outcome.changes, _echo(request))
+        return words.container_response(outcome.changes, _unchanged_response(request))
 
-    def _started(self, request: Fields) -> Fields:
+    def _container_started(self, request: Fields) -> Fields:
         """Write the values that the protocol cannot express, and waiting values: processes and cgroups now exist."""
         container = self._context(request)
         waited = self._parts.executor.retry(container.pod.folder)
         self._parts.decisions.record(container.pod, TRANSPORT, waited)
         if not _has_id(request):
-            return _echo(request)
+            return _unchanged_response(request)
         record = self._containers.get(_key(container)) or _ContainerRecord(None, None, self._round)
         container = _as_requested(container, record)
         self._remember(
@@ -201,16 +201,16 @@ class HookCalls:
             late = Changes(resctrl=changes.resctrl)
             results = self._parts.executor.changes(container, late, "the container's first process runs now")
             self._parts.decisions.record(container, TRANSPORT, results)
-        self._mend(record.round, self._pods.get(container.pod.uid, container.pod), container)
-        return _echo(request)
+        self._decide_again_if_changed(record.round, self._pods.get(container.pod.uid, container.pod), container)
+        return _unchanged_response(request)
 
-    def _stopped(self, request: Fields) -> Fields:
+    def _container_stopped(self, request: Fields) -> Fields:
         container = self._context(request)
         with self._lock:
             record = self._containers.get(_key(container))
             if record is not None and (record.running is None or record.running.id == container.id):
                 del self._containers[_key(container)]  # otherwise another container with this name already runs
-        return _echo(request)
+        return _unchanged_response(request)
 
     # --- helpers ---
 
@@ -219,13 +219,13 @@ class HookCalls:
         driver = paths.SYSTEMD if folder.endswith(".slice") else paths.CGROUPFS
         return words.container_context({**request, "pod_cgroup_parent": folder}, self._runtime, driver)
 
-    def _decided(self, stage: str, context: Pod | Container) -> Decided:
+    def _decision(self, stage: str, context: Pod | Container) -> Decided:
         outcome = self._parts.decisions.decide(stage, context, TRANSPORT)
         if outcome.failed is not None:
             raise HookRefused(plain(str(outcome.failed)))
         return outcome
 
-    def _mend(self, decided: int, *contexts: Pod | Container) -> None:
+    def _decide_again_if_changed(self, decided: int, *contexts: Pod | Container) -> None:
         """Decide again for new objects if rules changed during the decision, because the change missed them."""
         if decided != self._round:
             self._one_again(contexts)
@@ -266,7 +266,7 @@ def _as_requested(container: Container, record: _ContainerRecord | None) -> Cont
     return replace(container, resources=replace(container.resources, cfs_quota=record.requested.cfs_quota))
 
 
-def _echo(request: Fields) -> Fields:
+def _unchanged_response(request: Fields) -> Fields:
     """Return a response without changes."""
     if "container_meta" in request:
         names = ("container_annotations", "container_resources", "pod_cgroup_parent", "container_envs")

@@ -84,7 +84,7 @@ class HooksTransport:
             return
         server, pool, worker = running
         if self._settings.failure_policy != "Fail":
-            self._unregister()
+            self._remove_registration()
         self._end.set()
         self._work.set()
         server.stop(_STOP_S).wait()
@@ -135,7 +135,7 @@ class HooksTransport:
             self._problem = f"cannot write {self._file}: {error}"
             log.warning("%s", self._problem)
 
-    def _unregister(self) -> None:
+    def _remove_registration(self) -> None:
         """Remove the registration file, unless another agent has replaced it."""
         with suppress(OSError):
             text = self._registration().encode()

@@ -24,7 +24,7 @@ SPEC = Items(Record({"name": str, "priority": str, "qos": _QOS, "cgroupPath": _P
 
 
 def by_name(applications: Iterable[Any] | None) -> dict[str, dict[str, Any]]:
-    """Read `spec.hostApplications` by name; the last one counts. Raises ValueError if the list is malformed."""
+    """Read `spec.hostApplications` by name. Of duplicates, the last is used. Raises ValueError for a malformed list."""
     listed = fit(list(applications or ()), SPEC, "hostApplications")
     return {application.get("name", ""): application for application in listed}
 

@@ -44,7 +44,7 @@ def _requests(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if thresholds.get("enable") is True:
         yield "BECPUSuppress", f"{_THRESHOLD}.enable"
         for feature in evict.FEATURES:
-            if feature.threshold in thresholds and _valid(feature, thresholds):
+            if feature.threshold in thresholds and _has_valid_thresholds(feature, thresholds):
                 yield feature.name, f"{_THRESHOLD}.{feature.threshold}"
     for key in _table(spec, "systemStrategy"):
         if key in system_config.SHAPE.keys:
@@ -53,7 +53,7 @@ def _requests(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "CPUBurst", "cpuBurstStrategy.policy"
 
 
-def _valid(feature: evict.Feature, thresholds: Mapping[str, Any]) -> bool:
+def _has_valid_thresholds(feature: evict.Feature, thresholds: Mapping[str, Any]) -> bool:
     numbers = (feature.threshold, feature.lower)
     return all(isinstance(thresholds.get(key, 0), int) for key in numbers) and evict.valid(feature, thresholds)
 

@@ -25,7 +25,7 @@ from nri.agent.koordinator.names import BATCH_MEMORY, BE, LS, LSE, LSR, SYSTEM
 from nri.agent.loops.round import Round, folder_subject
 from nri.agent.loops.strategy import Strategy
 from nri.agent.model import Pod, Subject
-from nri.agent.ownership import Level, Owns
+from nri.agent.ownership import Level, OwnedKnob
 from nri.agent.pods.manifest import from_runtime
 from nri.agent.profile import StrategyRow
 from nri.agent.settings.values import AgentSettings
@@ -144,33 +144,37 @@ def targets(
             container_values = sums.setdefault(name, dict.fromkeys(protected, 0))
             for knob, value in protected.items():
                 container_values[knob] = container_values.get(knob, 0) + value
-        values |= _cached(pod.config, pod.limit)
-        all_targets += _all("pod", pod.folder, {**values, **_named(pod.config, {**_WATERMARKS, **_KILLER})})
+        values |= _page_cache_limit(pod.config, pod.limit)
+        all_targets += _targets(
+            "pod", pod.folder, {**values, **_values_by_knob(pod.config, {**_WATERMARKS, **_KILLER})}
+        )
         for container in pod.containers:
             container_values = {
                 **_protected(pod.config, container.request),
-                **_slowed(pod.config, container, allocatable),
+                **_memory_high(pod.config, container, allocatable),
             }
-            all_targets += _all(
-                "container", container.folder, {**container_values, **_named(pod.config, {**_WATERMARKS, **_KILLER})}
+            all_targets += _targets(
+                "container",
+                container.folder,
+                {**container_values, **_values_by_knob(pod.config, {**_WATERMARKS, **_KILLER})},
             )
     for name, key in _FOLDERS.items():
         if key not in classes:
             continue
         config = classes[key] or {}
-        all_targets += _all("qos", folders[name], {**sums.get(name, {}), **_named(config, _KILLER)})
+        all_targets += _targets("qos", folders[name], {**sums.get(name, {}), **_values_by_knob(config, _KILLER)})
     return all_targets
 
 
-def _all(level: str, folder: str, values: Mapping[str, int]) -> list[Target]:
+def _targets(level: str, folder: str, values: Mapping[str, int]) -> list[Target]:
     return [Target(level, folder, knob, value) for knob, value in values.items()]
 
 
-def _named(config: Config, knobs: Mapping[str, str]) -> dict[str, int]:
+def _values_by_knob(config: Config, knobs: Mapping[str, str]) -> dict[str, int]:
     return {knob: config[key] for key, knob in knobs.items() if config.get(key) is not None}
 
 
-def _cached(config: Config, limit: int) -> dict[str, int]:
+def _page_cache_limit(config: Config, limit: int) -> dict[str, int]:
     """Return the limit of a pod's page cache: a size, or a percentage of the memory limit. 0 switches the limit off.
 
     `pageCacheEnable` overrides only whether the limit is on.
@@ -204,7 +208,7 @@ def _protected(config: Config, request: int) -> dict[str, int]:
     return values
 
 
-def _slowed(config: Config, container: QosContainer, allocatable: int | None) -> dict[str, int]:
+def _memory_high(config: Config, container: QosContainer, allocatable: int | None) -> dict[str, int]:
     """Return `memory.high`: between request and limit, in whole pages, and not below `memory.min`."""
     percent = config.get("throttlingPercent")
     if percent is None:
@@ -237,7 +241,7 @@ class MemoryQos(Strategy):
         #: Whether values are set; None before the first round.
         self._active: bool | None = None
         #: The cgroups of pods with a page cache limit.
-        self._cached: frozenset[str] = frozenset()
+        self._page_cache_cgroups: frozenset[str] = frozenset()
 
     def wants(self, rules: NodeSlo) -> bool:
         """Return whether memory QoS is requested or was set."""
@@ -263,9 +267,11 @@ class MemoryQos(Strategy):
             return
         switched_folders = {target.folder for target in all_targets if target.knob == CACHE_SWITCH}
         all_targets += [
-            Target("pod", target, CACHE_SWITCH, 0) for target in self._cached - switched_folders if target in subjects
+            Target("pod", target, CACHE_SWITCH, 0)
+            for target in self._page_cache_cgroups - switched_folders
+            if target in subjects
         ]
-        self._cached = frozenset(
+        self._page_cache_cgroups = frozenset(
             target.folder for target in all_targets if target.knob == CACHE_SWITCH and target.value
         )
         for target in all_targets:
@@ -342,7 +348,7 @@ STRATEGY: Final = StrategyRow(
     False,
     "memory QoS: minimum, low and high of pods and containers",
     "nri.agent.koordinator.memory_qos:MemoryQos",
-    tuple(Owns(level, file) for level in (Level.KUBE_QOS, Level.POD, Level.CONTAINER) for file in _FILES),
+    tuple(OwnedKnob(level, file) for level in (Level.KUBE_QOS, Level.POD, Level.CONTAINER) for file in _FILES),
     ANNOTATION_MEMORY,
     document_keys=((SLO, "resourceQOSStrategy.{}.memoryQOS"),),
 )

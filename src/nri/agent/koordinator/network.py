@@ -41,7 +41,7 @@ class NetworkShares:
     def __init__(self, parts: Parts, interface: str = "", shaper: Shaper | None = None) -> None:
         self._parts, self._interface, self._shaper = parts, interface, shaper or Shaper()
         self._rule = TcRule()
-        self._cleared = False
+        self._is_cleared = False
         self._good = LastGoodAnnotations()
 
     def apply(self, pods: Iterable[Pod], tally: Tally, *, force: bool) -> list[Result]:
@@ -53,15 +53,15 @@ class NetworkShares:
         interface = self._interface or default_interface(self._parts.root)
         shares = tuple(tc.classes(self._rule))
         if not self._rule.enabled:
-            results = [] if self._cleared else self._shaper.clear(interface)
-            self._cleared = True
+            results = [] if self._is_cleared else self._shaper.clear(interface)
+            self._is_cleared = True
         elif not shares:
             reason = "NodeSLO lacks the node's bandwidth; set systemStrategy.totalNetworkBandwidth"
             results = [Result("node", "tc", "classes", Outcome.REFUSED, reason)]
         elif not interface:
             results = [Result("node", "tc", "classes", Outcome.REFUSED, "the machine has no default route")]
         else:
-            self._cleared = False
+            self._is_cleared = False
             results = self._shape(interface, shares, list(pods), tally, force)
         self._parts.observer.wrote(results)
         tally.wrote(results)

@@ -12,7 +12,7 @@ from nri.agent.hooks import CREATE, RECONCILE_CONTAINER, Hook
 from nri.agent.koordinator.node import Node
 from nri.agent.koordinator.pod_annotations import read
 from nri.agent.model import Changes, Container, Decision, HookError
-from nri.agent.ownership import Level, Owns
+from nri.agent.ownership import Level, OwnedKnob
 from nri.kube.shapes import Table
 
 NAME: Final = "OOMScoreAdj"
@@ -64,5 +64,5 @@ HOOK: Final = Hook(
     ("pods",),
     (ANNOTATION_OOM_SCORE, ANNOTATION_OOM_SCORES),
     {CREATE: _at_creation, RECONCILE_CONTAINER: lambda context, _: container(context)},
-    (Owns(Level.CONTAINER, "oom_score_adj"),),
+    (OwnedKnob(Level.CONTAINER, "oom_score_adj"),),
 )

@@ -3,7 +3,7 @@
 | predicate | true for |
 |---|---|
 | `labelled_be` | batch pods, which have the label BE |
-| `kubernetes_best_effort` | pods of the Kubernetes QoS class BestEffort, whatever their labels are |
+| `kubernetes_best_effort` | pods of the Kubernetes QoS class BestEffort, regardless of their labels |
 | `offline` | pods of either kind, which yield CPU to all other pods |
 
 If the pod's source does not know a value, the value is unknown; no default replaces it if that could harm a pod. The

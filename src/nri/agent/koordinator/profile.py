@@ -106,7 +106,7 @@ class SloRule(NamedTuple):
     spec: Mapping[str, Any]
 
 
-def _checked(document: Document) -> Document:
+def _checked_document(document: Document) -> Document:
     """Check the types of a document's metadata, on which readers of annotations rely."""
     if not isinstance(document, dict):
         raise ValueError("the document is not an object")  # noqa: TRY004  a mistake of the source, not of the caller
@@ -115,7 +115,7 @@ def _checked(document: Document) -> Document:
 
 
 def _slo(document: Document) -> SloRule:
-    spec_or_none = _checked(document).get("spec")
+    spec_or_none = _checked_document(document).get("spec")
     spec = {} if spec_or_none is None else spec_or_none
     rule = SloRule(group_identity.rule_of(spec), core_sched.rule_of(spec), batch_resource.has_cfs_quota(spec), spec)
     applications = spec.get("hostApplications")
@@ -164,14 +164,14 @@ KINDS: Final = {
         salvage=slo_controller.salvage,
     ),
     TOPOLOGY: Kind(
-        lambda document: cpuset.rule_of(_checked(document)),
+        lambda document: cpuset.rule_of(_checked_document(document)),
         None,
         None,
         lambda rules, cpus: rules if cpus is None else replace(rules, cpus=cpus),
         unread_annotations,
     ),
     NODE: Kind(
-        lambda document: cpu_normalization.ratio_of(_checked(document)),
+        lambda document: cpu_normalization.ratio_of(_checked_document(document)),
         NO_RATIO,
         cpu_normalization.same_ratio,
         _ratio_into,
@@ -191,7 +191,7 @@ def programs(documents: Documents, driver: str) -> Iterator[HostApplication]:
         yield context_of(application, driver)
 
 
-def _unreadable(context: Pod, node: Node, strategies: Collection[str]) -> dict[str, str]:
+def _annotation_errors(context: Pod, node: Node, strategies: Collection[str]) -> dict[str, str]:
     """Return the errors of annotations that strategies or network hooks read, by hook or strategy.
 
     Args:
@@ -254,7 +254,7 @@ PROFILE: Final = Profile(
             "and strategies are off",
         ),
     ),
-    unreadable=_unreadable,
+    unreadable=_annotation_errors,
     unread=partial(pod_unread, frozenset().union(*(hook.keys for hook in HOOKS))),
     absent_containers=absent_containers,
     class_of=lambda pod: qos_class(pod.labels),

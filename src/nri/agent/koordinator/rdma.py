@@ -14,7 +14,7 @@ from nri.agent.koordinator import pod_annotations
 from nri.agent.koordinator.names import ANNOTATION_DEVICES
 from nri.agent.koordinator.node import Devices
 from nri.agent.model import Changes, Container, Decision, Device, HookError
-from nri.agent.ownership import Level, Owns
+from nri.agent.ownership import Level, OwnedKnob
 
 NAME: Final = "RDMADeviceInject"
 _FOLDER: Final = "/dev/infiniband"
@@ -65,5 +65,5 @@ HOOK: Final = Hook(
     (),
     (ANNOTATION_DEVICES,),
     {CREATE: lambda context, node: Decision() if node.devices is None else container(context, node.devices)},
-    (Owns(Level.CONTAINER, "devices"),),
+    (OwnedKnob(Level.CONTAINER, "devices"),),
 )

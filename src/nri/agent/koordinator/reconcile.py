@@ -44,7 +44,7 @@ class Reconcile:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._cookies = False
-        self._learned = False
+        self._cookies_recorded = False
         #: Whether group identities could not be switched off, which prevents cookies.
         self._identities_stay = False
 
@@ -74,9 +74,9 @@ class Reconcile:
     def begin(self, pods: Sequence[Pod]) -> None:
         """In the first round, record the containers' cookies from an earlier agent, so that they can be removed."""
         node = self._node
-        if self._learned or not node.core.is_configured or not switched_on(node, core_sched.NAME):
+        if self._cookies_recorded or not node.core.is_configured or not switched_on(node, core_sched.NAME):
             return
-        self._learned = self._cookies = True
+        self._cookies_recorded = self._cookies = True
         for pod in pods:
             try:
                 for context in (*([] if pod.sandbox is None else [pod.sandbox]), *pod.main_containers):

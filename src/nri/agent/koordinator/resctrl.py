@@ -26,7 +26,7 @@ from nri.agent.koordinator.quirks import Quirks
 from nri.agent.loops.round import Round
 from nri.agent.loops.strategy import Strategy
 from nri.agent.model import Changes, Container, Decision, HookError, Pod, Resctrl
-from nri.agent.ownership import Level, Owns
+from nri.agent.ownership import Level, OwnedKnob
 from nri.agent.profile import StrategyRow
 from nri.agent.settings.values import AgentSettings
 from nri.host import resctrl as host
@@ -195,7 +195,7 @@ HOOK: Final = Hook(
         CREATE: _decide_container,
         REMOVE_POD: lambda context, node: Decision() if node.cache is None else removal(context),
     },
-    (Owns(Level.POD, "resctrl"),),
+    (OwnedKnob(Level.POD, "resctrl"),),
 )
 
 
@@ -289,6 +289,6 @@ STRATEGY: Final = StrategyRow(
     True,
     "cache and memory bandwidth of the QoS classes",
     "nri.agent.koordinator.resctrl:ClassResctrl",
-    (Owns(Level.NODE, "resctrl"),),
+    (OwnedKnob(Level.NODE, "resctrl"),),
     document_keys=((SLO, "resourceQOSStrategy.{}.resctrlQOS"),),
 )

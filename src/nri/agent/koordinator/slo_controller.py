@@ -1,7 +1,7 @@
 """The ConfigMap `slo-controller-config`, from which Koordinator's manager computes the NodeSLO of each node.
 
 The agent computes its node's from it in the same way, so that the manager is not required: of each strategy the first
-entry of `nodeStrategies` whose selector matches the node's labels counts, merged into `clusterStrategy`. A key that
+entry of `nodeStrategies` whose selector matches the node's labels is used, merged into `clusterStrategy`. A key that
 cannot be read keeps its last valid version. A NodeSLO that exists takes precedence.
 """
 
@@ -187,7 +187,7 @@ def _node_strategy(key: str, configuration: _Configuration, labels: Mapping[str,
     entry = _matching(configuration, labels) or {}
     strategy = {name: value for name, value in entry.items() if name not in _PROFILE}
     if key == _SYSTEM and strategy:
-        # The manager writes an entry's bandwidth even if it is missing, so the cluster's bandwidth does not count.
+        # The manager writes an entry's bandwidth even if it is missing, so the cluster's bandwidth is not used.
         strategy.setdefault(_BANDWIDTH_KEY, "0")
     return strategy
 

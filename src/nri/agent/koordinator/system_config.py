@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from nri.agent.koordinator.documents import SLO, NodeSlo, Part
 from nri.agent.loops.round import Round
 from nri.agent.loops.strategy import Strategy
-from nri.agent.ownership import Level, Owns
+from nri.agent.ownership import Level, OwnedKnob
 from nri.agent.profile import StrategyRow
 from nri.agent.settings.values import AgentSettings
 from nri.host import read_switch
@@ -77,11 +77,11 @@ class SystemConfig(Strategy):
 
     def __init__(self, _settings: AgentSettings, _names: Sequence[str]) -> None:
         #: The values of sysctls before the agent set them.
-        self._before: dict[str, int] = {}
+        self._original_values: dict[str, int] = {}
 
     def wants(self, rules: NodeSlo) -> bool:
         """Return whether a sysctl is requested or was set."""
-        return bool(rules[SYSTEM_CONFIG].values or rules[SYSTEM_CONFIG].free is not None or self._before)
+        return bool(rules[SYSTEM_CONFIG].values or rules[SYSTEM_CONFIG].free is not None or self._original_values)
 
     def round(self, round_: Round[NodeSlo]) -> None:
         """Decide for the machine."""
@@ -91,12 +91,12 @@ class SystemConfig(Strategy):
         for name, value in values.items():
             present = read_switch(round_.parts.root, name)
             if isinstance(present, int):
-                self._before.setdefault(name, present)
+                self._original_values.setdefault(name, present)
                 round_.switches.append((NAME, name, value))
             else:
                 round_.cannot(NAME, f"{name} stays unchanged", present.reason)
-        for name in self._before.keys() - values.keys():
-            round_.switches.append((NAME, name, self._before.pop(name)))
+        for name in self._original_values.keys() - values.keys():
+            round_.switches.append((NAME, name, self._original_values.pop(name)))
 
 
 def _memory(round_: Round[NodeSlo]) -> int:
@@ -114,6 +114,6 @@ STRATEGY: Final = StrategyRow(
     False,
     "the machine's sysctls of memory: free memory, and when the kernel begins to reclaim",
     "nri.agent.koordinator.system_config:SystemConfig",
-    (Owns(Level.NODE, "sysctl"),),
+    (OwnedKnob(Level.NODE, "sysctl"),),
     document_keys=((SLO, "systemStrategy"),),
 )

@@ -31,7 +31,7 @@ from nri.agent.koordinator.documents import SLO, read_spec
 from nri.agent.koordinator.names import BE, LABEL_QOS, LS, LSE, LSR, SYSTEM
 from nri.agent.koordinator.quirks import Quirks
 from nri.agent.model import HookError
-from nri.agent.ownership import Level, Owns
+from nri.agent.ownership import Level, OwnedKnob
 from nri.kube import quantity
 
 NAME: Final = "TCNetworkQoS"
@@ -271,6 +271,6 @@ HOOK: Final = Hook(
     (SLO, "pods"),
     (LABEL_QOS, ANNOTATION_NETWORK_QOS),
     {},
-    (Owns(Level.NODE, "tc"), Owns(Level.POD, "net_cls.classid")),
+    (OwnedKnob(Level.NODE, "tc"), OwnedKnob(Level.POD, "net_cls.classid")),
     document_keys=DOCUMENT_KEYS,
 )

@@ -28,7 +28,7 @@ TIMEOUT_S: Final = 10.0
 _MAX_SHOWN: Final = 300
 
 
-class Ran(NamedTuple):
+class ProgramResult(NamedTuple):
     """The result of a program: exit code, standard output and standard error."""
 
     code: int
@@ -37,7 +37,7 @@ class Ran(NamedTuple):
 
 
 #: Runs a command with a string as standard input.
-Run = Callable[[Sequence[str], str], Ran]
+Run = Callable[[Sequence[str], str], ProgramResult]
 
 
 def missing(*programs: str) -> Unsupported | None:
@@ -46,17 +46,17 @@ def missing(*programs: str) -> Unsupported | None:
     return Unsupported(f"{' and '.join(absent)}: not installed") if absent else None
 
 
-def run(argv: Sequence[str], text: str = "") -> Ran:
+def run(argv: Sequence[str], text: str = "") -> ProgramResult:
     """Run a program and return its result. If it cannot run or times out, the exit code is -1; no error is raised."""
     try:
         process = subprocess.run(  # noqa: S603  no shell; the only strings of pods are parsed addresses
             list(argv), input=text, capture_output=True, text=True, errors="replace", timeout=TIMEOUT_S, check=False
         )
     except subprocess.TimeoutExpired:
-        return Ran(-1, error=f"{argv[0]} did not end within {TIMEOUT_S:g} s")
+        return ProgramResult(-1, error=f"{argv[0]} did not end within {TIMEOUT_S:g} s")
     except OSError as error:
-        return Ran(-1, error=f"{argv[0]}: {error.strerror or error}")
-    return Ran(process.returncode, process.stdout, plain(process.stderr.strip(), _MAX_SHOWN))
+        return ProgramResult(-1, error=f"{argv[0]}: {error.strerror or error}")
+    return ProgramResult(process.returncode, process.stdout, plain(process.stderr.strip(), _MAX_SHOWN))
 
 
 def default_interface(root: Root) -> str:
@@ -83,8 +83,8 @@ class Shaper:
         now: Callable[[], float] = time.monotonic,
         refresh_s: float = 60.0,
     ) -> None:
-        self._run, self._missing, self._now, self._refresh_s = run, missing, now, refresh_s
-        self._made: Plan | None = None
+        self._run, self._missing, self._clock, self._refresh_s = run, missing, now, refresh_s
+        self._applied_plan: Plan | None = None
         self._at = 0.0
 
     @property
@@ -99,21 +99,21 @@ class Shaper:
             return [Result(plan.interface, "tc", "classes", Outcome.UNSUPPORTED, absent.reason)]
         first = self._discipline(plan)
         if not first.in_force:
-            self._made = None
+            self._applied_plan = None
             return [first]
-        is_full = self._made != plan or self._now() - self._at >= self._refresh_s
+        is_full = self._applied_plan != plan or self._clock() - self._at >= self._refresh_s
         results = [first, *self._classes(plan, is_full)]
         if is_full or first.outcome is Outcome.APPLIED:
             results += [self._by_cgroup(plan), *self._sets(plan), self._chain(plan)]
-        results.append(self._jump(plan))
-        results += self._stale(plan)
+        results.append(self._ensure_jump(plan))
+        results += self._remove_stale_classes(plan)
         if is_full and all(result.in_force or result.outcome is Outcome.UNSUPPORTED for result in results):
-            self._made, self._at = plan, self._now()
+            self._applied_plan, self._at = plan, self._clock()
         return results
 
     def clear(self, interface: str) -> list[Result]:
         """Remove the objects that `apply` created, including objects of an earlier run of the agent."""
-        self._made = None
+        self._applied_plan = None
         if self._missing("tc", "iptables") is not None:
             return []
         results = []
@@ -166,12 +166,12 @@ class Shaper:
         outcome = self._run(["iptables-restore", "--noflush", "--wait", "5"], plan.chain())
         return _result(plan.interface, "tc.chain", CHAIN, outcome)
 
-    def _jump(self, plan: Plan) -> Result:
+    def _ensure_jump(self, plan: Plan) -> Result:
         if self._iptables("-C", *_JUMP).code == 0:
             return Result(plan.interface, "tc.jump", CHAIN, Outcome.UNCHANGED)
         return _result(plan.interface, "tc.jump", CHAIN, self._iptables("-A", *_JUMP))
 
-    def _stale(self, plan: Plan) -> list[Result]:
+    def _remove_stale_classes(self, plan: Plan) -> list[Result]:
         """Remove the classes of ended pods."""
         planned = {minor for minor, _ in plan.class_lines()}
         stale = sorted(minor for minor in self._minors(plan.interface) - planned if minor >= _FIRST_OF_PODS)
@@ -198,11 +198,11 @@ class Shaper:
     def _tc(self, interface: str, name: str, value: str, words: Sequence[str]) -> Result:
         return _result(interface, name, value, self._run(["tc", *words], ""))
 
-    def _iptables(self, *words: str) -> Ran:
+    def _iptables(self, *words: str) -> ProgramResult:
         return self._run(["iptables", "--wait", "5", "-t", "mangle", *words], "")
 
 
-def _result(target: str, name: str, value: str, outcome: Ran) -> Result:
+def _result(target: str, name: str, value: str, outcome: ProgramResult) -> Result:
     """Return the result of a call. The outcome is "unsupported" if the kernel lacks a classifier or a match."""
     if outcome.code == 0:
         return Result(target, name, value, Outcome.APPLIED)

@@ -30,7 +30,7 @@ from nri.agent.koordinator.quirks import Quirks
 from nri.agent.koordinator.reconcile import switched_on
 from nri.agent.last_good import LastGoodAnnotations
 from nri.agent.model import HookError, Pod
-from nri.agent.ownership import Level, Owns
+from nri.agent.ownership import Level, OwnedKnob
 from nri.agent.parts import Parts
 from nri.agent.transports.standalone.pods import NAME as TRANSPORT
 from nri.agent.transports.standalone.tally import Tally
@@ -238,6 +238,6 @@ HOOK: Final = Hook(
     (SLO, "pods"),
     (LABEL_QOS, ANNOTATION_NETWORK_QOS),
     {},
-    (Owns(Level.NODE, "terway"),),
+    (OwnedKnob(Level.NODE, "terway"),),
     document_keys=DOCUMENT_KEYS,
 )

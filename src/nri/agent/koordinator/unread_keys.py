@@ -78,11 +78,13 @@ _ANNOTATIONS: Final = (cpu_normalization.ANNOTATION_RATIO, colocation.ANNOTATION
 
 def unread(document: Mapping[str, Any]) -> list[Unread]:
     """Return the keys of a NodeSLO without effect. Paths of keys in the spec start below the spec."""
-    rows = itertools.chain(below(document, _OBJECT, ""), _beyond(document), _shares(document), _idle(document))
+    rows = itertools.chain(
+        below(document, _OBJECT, ""), _numbers_out_of_range(document), _shares(document), _idle_thresholds(document)
+    )
     return [Unread(key.removeprefix("spec."), why) for (key, why), _ in zip(rows, range(_MAX_KEYS), strict=False)]
 
 
-def _beyond(document: Mapping[str, Any]) -> Iterator[Unread]:
+def _numbers_out_of_range(document: Mapping[str, Any]) -> Iterator[Unread]:
     """Yield the numbers of classes that are out of range. Other sections with such numbers are refused entirely."""
     strategy = _table(_table(document, "spec"), "resourceQOSStrategy")
     for name in strategy:
@@ -119,7 +121,7 @@ def _share(value: int | str) -> bool:
         return False
 
 
-def _idle(document: Mapping[str, Any]) -> Iterator[Unread]:
+def _idle_thresholds(document: Mapping[str, Any]) -> Iterator[Unread]:
     """Yield thresholds of enabled evictions with which no eviction can start."""
     thresholds = _table(_table(document, "spec"), _THRESHOLDS)
     if thresholds.get("enable") is not True:
@@ -186,7 +188,7 @@ def _passed_over(key: str, value: Any, shape: Record, place: str) -> Iterator[Un
     """Yield a key that is not in a shape, unless its value is empty."""
     if key in _ELSEWHERE:
         yield Unread(f"{place}{key}", _ELSEWHERE[key])
-    elif _asks(value):
+    elif _requests_something(value):
         lost = not place and key in _SPEC.keys  # a section of the spec, but outside of the spec
         yield Unread.of(f"{place}{key}", f"spec.{key}" if lost else nearest(key, shape.keys))
 
@@ -196,6 +198,6 @@ def _table(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     return table if isinstance(table, dict) else {}
 
 
-def _asks(value: Any) -> bool:
+def _requests_something(value: Any) -> bool:
     """Return whether a value would request something if it were read."""
     return not isinstance(value, dict) or (value.get("enable") is not False and any(value.values()))

@@ -69,9 +69,9 @@ def pod_unread(
         extended: the extended resources of the pod's containers, if the spec is known.
     """
     keys = _keys({**labels, **annotations}, hook_keys | _READ_HERE)
-    words = _words(labels, annotations)
+    words = _invalid_values(labels, annotations)
     lines = itertools.chain(
-        _classes(labels, annotations), keys, words, _inside(annotations), _unread_resources(extended or {})
+        _classes(labels, annotations), keys, words, _unread_json_keys(annotations), _unread_resources(extended or {})
     )
     return list(itertools.islice(lines, _MAX_LINES))
 
@@ -104,7 +104,7 @@ def _classes(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Itera
         yield f"{LABEL_QOS}: without effect as an annotation; set it as a label"
 
 
-def _words(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Iterator[str]:
+def _invalid_values(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Iterator[str]:
     """Yield a line for each invalid value of a label, a number, a list of features or a CPU set."""
     for key, words in _LABEL_VALUES.items():
         if (value := _text(labels, key)) and value not in words:
@@ -151,7 +151,7 @@ def _keys(annotations: Mapping[str, str], known_keys: frozenset[str]) -> Iterato
             yield str(Unread.of(key, suggestion))
 
 
-def _inside(annotations: Mapping[str, str]) -> Iterator[str]:
+def _unread_json_keys(annotations: Mapping[str, str]) -> Iterator[str]:
     """Yield a line for each unread key in the JSON of annotations. Hooks report malformed annotations."""
     for key, shape in _SHAPES.items():
         text = annotations.get(key)

@@ -79,18 +79,18 @@ class Sampler:
     """
 
     def __init__(self, root: Root, hierarchies: Hierarchies, now: Callable[[], float]) -> None:
-        self._root, self._hierarchies, self._now = root, hierarchies, now
+        self._root, self._hierarchies, self._clock = root, hierarchies, now
         self._times: CpuTimes | None = None
-        self._before: dict[str, _Before] = {}
+        self._earlier_usage: dict[str, _Before] = {}
 
     def __len__(self) -> int:
         """The number of cgroups in the last sample."""
-        return len(self._before)
+        return len(self._earlier_usage)
 
     def take(self, folders: Iterable[str], cpus: int) -> Sample:
         """Take a sample of the machine and of these cgroups."""
-        at = self._now()
-        busy, no_cpu = self._busy(cpus)
+        at = self._clock()
+        busy, no_cpu = self._node_cpu_usage(cpus)
         sizes, no_memory = self._sizes()
         total, used, no_memory = _memory(sizes, no_memory)
         fresh: dict[str, _Before] = {}
@@ -101,11 +101,11 @@ class Sampler:
             except (OSError, ValueError):
                 continue
             fresh[folder] = _Before(at, usage)
-            used_by_folder[folder] = _since(self._before.get(folder), fresh[folder])
-        self._before = fresh
+            used_by_folder[folder] = _usage_between(self._earlier_usage.get(folder), fresh[folder])
+        self._earlier_usage = fresh
         return Sample(at, cpus, busy, total, used, used_by_folder, no_cpu, no_memory, self._times, sizes)
 
-    def _busy(self, cpus: int) -> tuple[int | None, str]:
+    def _node_cpu_usage(self, cpus: int) -> tuple[int | None, str]:
         """Return the CPU usage since the previous sample in thousandths of CPUs, and the reason if it is unknown."""
         before, self._times = self._times, None
         if not cpus:
@@ -113,7 +113,7 @@ class Sampler:
         try:
             self._times = cpu_times(self._root)
         except (OSError, ValueError) as error:
-            return None, _why(_TIMES, error)
+            return None, _unusable_file_reason(_TIMES, error)
         return (None if before is None else int(self._times.share(before) * cpus * 1000)), ""
 
     def _sizes(self) -> tuple[dict[str, int], str]:
@@ -121,7 +121,7 @@ class Sampler:
         try:
             return memory(self._root), ""
         except (OSError, ValueError) as error:
-            return {}, _why(_SIZES, error)
+            return {}, _unusable_file_reason(_SIZES, error)
 
 
 def _memory(sizes: Mapping[str, int], why: str) -> tuple[int | None, int | None, str]:
@@ -134,21 +134,24 @@ def _memory(sizes: Mapping[str, int], why: str) -> tuple[int | None, int | None,
     return total, total - free, ""
 
 
-def _why(path: str, error: OSError | ValueError) -> str:
+def _unusable_file_reason(path: str, error: OSError | ValueError) -> str:
     """Return the reason why a file of the machine cannot be used, in one line with its name."""
     words = (error.strerror or str(error)).lower() if isinstance(error, OSError) else str(error)
     return plain(words if path in words else f"{path}: {words}", 200)
 
 
-def _since(before: _Before | None, now: _Before) -> Used:
+def _usage_between(before: _Before | None, now: _Before) -> Used:
     """Return the usage between two samples. A counter that decreased belongs to a new cgroup."""
     size = now.usage.working_set_bytes
     if before is None or now.at <= before.at:
         return Used(memory=size)
-    spent, throttled = _more(before.usage.cpu_ns, now.usage.cpu_ns), _more(before.usage.throttled, now.usage.throttled)
+    spent, throttled = (
+        _increase(before.usage.cpu_ns, now.usage.cpu_ns),
+        _increase(before.usage.throttled, now.usage.throttled),
+    )
     milli = None if spent is None else int(spent / ((now.at - before.at) * _MS_PER_NS))
     return Used(milli, None if throttled is None else throttled > 0, size)
 
 
-def _more(before: int | None, now: int | None) -> int | None:
+def _increase(before: int | None, now: int | None) -> int | None:
     return None if before is None or now is None or now < before else now - before

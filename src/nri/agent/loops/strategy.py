@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Protocol
 from nri.agent.loops.round import Round
 
 
-class Sampled(Flag):
+class SampledCgroups(Flag):
     """The cgroups to sample for a strategy. Each sample contains the usage of the node."""
 
     NODE = 0
@@ -51,14 +51,14 @@ class Strategy(Protocol):
         interval_s: the pause between two rounds in seconds; 0 means the interval in the settings. A value from rules
             applies after `wants` was called.
         samples: the cgroups to sample.
-        key: the annotation that requests the strategy for a pod, whatever the rules are; "" if there is none.
+        key: the annotation that requests the strategy for a pod, regardless of the rules; "" if there is none.
         transient: whether the values of the strategy are reset when the agent ends.
         prompt: whether the strategy also has a round as soon as pods appear or change.
     """
 
     name: str
     interval_s: float = 0.0
-    samples: Sampled = Sampled.NODE
+    samples: SampledCgroups = SampledCgroups.NODE
     key: str = ""
     transient: ClassVar[bool] = False
     prompt: ClassVar[bool] = False

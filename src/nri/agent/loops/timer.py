@@ -19,7 +19,7 @@ from nri.agent.last_good import LastGoodAnnotations
 from nri.agent.loops.evictor import Evictor, evictor_of
 from nri.agent.loops.round import KnobValue, Round
 from nri.agent.loops.samples import Sample, Sampler
-from nri.agent.loops.strategy import Rules, Sampled, Strategy
+from nri.agent.loops.strategy import Rules, SampledCgroups, Strategy
 from nri.agent.model import Pod, PodManifest, Subject, Write
 from nri.agent.parts import Parts
 from nri.agent.pods.running import running
@@ -99,21 +99,21 @@ class Loops:
             if row.name in on:
                 names_by_class.setdefault(row.strategy_class, []).append(row.name)
         self.loops: list[Strategy] = [load(name)(settings, names) for name, names in names_by_class.items()]
-        self._now, self._looked, self._usual_s = now, 0.0, settings.loops.interval
+        self._clock, self._topology_read_at, self._default_interval_s = now, 0.0, settings.loops.interval
         self._cpus: Topology | None = None
-        self._worker = Worker("nri-loops", self.round, self._usual_s, now=now)
+        self._worker = Worker("nri-loops", self.round, self._default_interval_s, now=now)
         self._groups: dict[tuple[float, bool], _Group] = {}
-        self._regroup()
+        self._regroup_strategies()
         self._preview = frozenset(settings.preview)
-        #: The API objects of the pods of the last round. `_seen` has the pods for strategies, and the errors of pods.
+        #: The API objects of the pods of the last round. `_pods_and_errors` has the strategies' pods, and the errors.
         self._listed: list[PodManifest] = []
-        self._seen: tuple[list[Pod], list[str]] = [], []
+        self._pods_and_errors: tuple[list[Pod], list[str]] = [], []
         #: The exception of each strategy in its last round, already logged.
         self._broken: dict[str, str] = {}
         self._good = LastGoodAnnotations()
         self._unreadable: list[str] = []
         #: Pods that strategies must not evict, with the reason, already logged.
-        self._spared: dict[tuple[Subject, str], str] = {}
+        self._logged_spared: dict[tuple[Subject, str], str] = {}
         #: Reasons of refused evictions since the last accepted eviction, by pod and strategy, already logged.
         self._refusals: dict[tuple[Subject, str], set[str]] = {}
 
@@ -163,7 +163,7 @@ class Loops:
 
     def schedule(self) -> list[dict[str, Any]]:
         """Return the enabled strategies: next round, interval, inputs, and whether each is only previewed."""
-        now = self._now()
+        now = self._clock()
         return [
             {
                 "strategy": loop.name,
@@ -207,8 +207,8 @@ class Loops:
             return
         for loop in self.loops:
             loop.wants(self._rules)
-        self._regroup()
-        now = self._now()
+        self._regroup_strategies()
+        now = self._clock()
         # A round that starts slightly early, because the previous one was late, is not postponed by a whole interval.
         early_s, rules = self._worker.interval_s / 2, reasons - {TIMER, _PODS}
         due = [
@@ -226,18 +226,18 @@ class Loops:
             group.due = now + group.pause_s
             self._group_round(group, pods, unreadable)
 
-    def _regroup(self) -> None:
+    def _regroup_strategies(self) -> None:
         """Group strategies by interval. A group shares samples of the time since its previous round."""
         together: dict[tuple[float, bool], list[Strategy]] = {}
         for loop in self.loops:
-            together.setdefault((loop.interval_s or self._usual_s, loop.prompt), []).append(loop)
+            together.setdefault((loop.interval_s or self._default_interval_s, loop.prompt), []).append(loop)
         if {key: group.loops for key, group in self._groups.items()} == together:
             return
         root, hierarchies = self._parts.root, self._parts.executor.hierarchies
         self._groups = {
-            key: _Group(key[0], loops, self._sampler(root, hierarchies, self._now)) for key, loops in together.items()
+            key: _Group(key[0], loops, self._sampler(root, hierarchies, self._clock)) for key, loops in together.items()
         }
-        self._worker.interval_s = min((pause_s for pause_s, _ in together), default=self._usual_s)
+        self._worker.interval_s = min((pause_s for pause_s, _ in together), default=self._default_interval_s)
 
     def _group_round(self, group: _Group, pods: list[Pod], unreadable: list[str]) -> None:
         active = [loop for loop in group.loops if loop.wants(self._rules) or _is_requested(loop, pods)]
@@ -303,7 +303,7 @@ class Loops:
         parts, every = self._parts, self._parts.pods.pods()
         listed, excess = every[:_MAX_PODS], max(len(every) - _MAX_PODS, 0)
         if len(listed) == len(self._listed) and all(map(operator.is_, listed, self._listed)):
-            return self._seen
+            return self._pods_and_errors
         unreadable: list[str] = []
 
         def failed(key: str, error: Exception) -> None:
@@ -317,8 +317,8 @@ class Loops:
                 failed(pod.key, pod.problem)
         if excess:
             unreadable.append(f"{count(excess, 'pod')} ignored: strategies handle at most {_MAX_PODS} pods")
-        self._listed, self._seen = listed, (pods, unreadable)
-        return self._seen
+        self._listed, self._pods_and_errors = listed, (pods, unreadable)
+        return self._pods_and_errors
 
     def _new_round(self, group: _Group, pods: list[Pod], loops: list[Strategy]) -> Round[Any]:
         parts, topology = self._parts, self._topology()
@@ -327,21 +327,21 @@ class Loops:
         self._good.only({pod.uid for pod in pods})
         samples = functools.reduce(operator.or_, (loop.samples for loop in loops))
         folders: list[str] = []
-        if Sampled.PODS in samples:
+        if SampledCgroups.PODS in samples:
             folders += [pod.folder for pod in pods]
-        if Sampled.PROGRAMS in samples:
+        if SampledCgroups.PROGRAMS in samples:
             folders += [program.folder for program in round_.programs]
-        if Sampled.BEST_EFFORT in samples:
+        if SampledCgroups.BEST_EFFORT in samples:
             folders.append(round_.best_effort_folder)
-        if Sampled.CONTAINERS in samples:
+        if SampledCgroups.CONTAINERS in samples:
             folders += [container.folder for pod in pods for container in pod.containers]
         round_.sample = group.sampler.take(dict.fromkeys(folders), len(topology.cpus))
         return round_
 
     def _topology(self) -> Topology:
         """Return the CPUs of the machine, which are read again after `_TOPOLOGY_S`."""
-        if self._cpus is None or self._now() - self._looked >= _TOPOLOGY_S:
-            self._cpus, self._looked = read_topology(self._parts.root), self._now()
+        if self._cpus is None or self._clock() - self._topology_read_at >= _TOPOLOGY_S:
+            self._cpus, self._topology_read_at = read_topology(self._parts.root), self._clock()
         return self._cpus
 
     def _write(self, round_: Round[Any]) -> None:
@@ -414,13 +414,15 @@ class Loops:
     def _log_spared(self, round_: Round[Any]) -> None:
         """Log each candidate that must not be evicted, once."""
         for (subject, loop), why in round_.spared.items():
-            if self._spared.get((subject, loop)) == why:
+            if self._logged_spared.get((subject, loop)) == why:
                 continue
             _log.warning("%s does not evict %s/%s: %s", loop, plain(subject.namespace), plain(subject.name), plain(why))
             self._parts.history.decided(subject, _STAGE, self.name, [("eviction", "not allowed", loop, why)])
             self._parts.observer.met(self.name, "pod not allowed to be evicted")
         uids = {pod.uid for pod in round_.pods}
-        self._spared = {key: why for key, why in (self._spared | round_.spared).items() if key[0].key in uids}
+        self._logged_spared = {
+            key: why for key, why in (self._logged_spared | round_.spared).items() if key[0].key in uids
+        }
         self._refusals = {key: why for key, why in self._refusals.items() if key[0].key in uids}
 
     def evict(self, pod: Pod, loop: str, reason: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from nri.agent.pods.source import Known, KnownPods
+from nri.agent.pods.source import KnownPods, PodList
 from nri.agent.settings.node_name import node_name
 from nri.kube.client import PODS, Follower, connect
 from nri.kube.client.objects import Object
@@ -28,11 +28,11 @@ class ApiserverPods(KnownPods):
     """
 
     def __init__(self, settings: AgentSettings, api: Apiserver | None = None) -> None:
-        super().__init__(Known())
+        super().__init__(PodList())
         self._api = api or connect(settings.rules.kubeconfig)
         # Ended pods are not listed: no decision concerns them, and their number is unlimited.
         fields = f"spec.nodeName={node_name(settings)},status.phase!=Succeeded,status.phase!=Failed"
-        self._follower = Follower(self._api, PODS, self._take, fields=fields, on_problem=self._known.failed)
+        self._follower = Follower(self._api, PODS, self._replace_pods, fields=fields, on_problem=self._pod_list.failed)
 
     def start(self) -> None:
         """Start to follow the pods of this node, in a separate thread."""
@@ -43,6 +43,6 @@ class ApiserverPods(KnownPods):
         self._follower.stop()
         self._api.close()
 
-    def _take(self, objects: Mapping[Key, Object]) -> None:
+    def _replace_pods(self, objects: Mapping[Key, Object]) -> None:
         self.left_out = self._follower.left_out
-        self._known.replace(objects.values())
+        self._pod_list.replace(objects.values())

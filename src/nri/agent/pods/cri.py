@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from nri.agent.model import PodManifest
 from nri.agent.pods.cri_events import CriEvents
-from nri.agent.pods.source import Known, KnownPods, start_time
+from nri.agent.pods.source import KnownPods, PodList, start_time
 from nri.agent.pods.verbose_info import ContainerInfo, PodInfo, container_info, pod_info
 from nri.agent.worker import Worker
 from nri.cri.client import CriClient
@@ -47,9 +47,9 @@ class CriPods(KnownPods):
     """
 
     def __init__(self, settings: AgentSettings) -> None:
-        super().__init__(Known())
+        super().__init__(PodList())
         self._socket = settings.cri_socket
-        self._worker = Worker("pods of the runtime", self._round, settings.pods.interval)
+        self._worker = Worker("pods from the runtime", self._round, settings.pods.interval)
         self._events = CriEvents(self._socket, lambda: self._worker.poke(_EVENT))
         self._client: CriClient | None = None
         self._runtime = ""
@@ -65,7 +65,7 @@ class CriPods(KnownPods):
         """Stop querying. Known pods are kept."""
         self._events.stop()
         self._worker.stop()
-        self._forget()
+        self._drop_client()
 
     def _round(self, reasons: frozenset[str]) -> None:
         if _EVENT in reasons:
@@ -80,13 +80,13 @@ class CriPods(KnownPods):
                 self._runtime = self._client.call("Version", pb.VersionRequest()).runtime_name
             pods = self._pods(self._client)
         except NriError as error:
-            self._forget()
-            self._known.failed(str(error))
+            self._drop_client()
+            self._pod_list.failed(str(error))
             return
-        self._known.failed("")
-        self._known.replace(pods)
+        self._pod_list.failed("")
+        self._pod_list.replace(pods)
 
-    def _forget(self) -> None:
+    def _drop_client(self) -> None:
         client, self._client = self._client, None
         if client is not None:
             client.close()
@@ -96,7 +96,7 @@ class CriPods(KnownPods):
         sandboxes = client.call("ListPodSandbox", pb.ListPodSandboxRequest(filter=ready)).items
         containers = client.call("ListContainers", pb.ListContainersRequest()).containers
         running = [one for one in containers if one.state in _RUNNING]
-        self._learn(client, sandboxes, running)
+        self._query_new_details(client, sandboxes, running)
         latest: dict[str, pb.PodSandbox] = {}
         for sandbox in sandboxes:
             uid = sandbox.metadata.uid
@@ -111,16 +111,18 @@ class CriPods(KnownPods):
                     named[one.metadata.name] = one
         return [self._pod(sandbox, containers_by_pod[sandbox.id].values()) for sandbox in latest.values()]
 
-    def _learn(self, client: CriClient, sandboxes: Iterable[pb.PodSandbox], running: Iterable[pb.Container]) -> None:
+    def _query_new_details(
+        self, client: CriClient, sandboxes: Iterable[pb.PodSandbox], running: Iterable[pb.Container]
+    ) -> None:
         """Query the constant data of new pods and containers, and forget removed pods and containers."""
-        self._pod_words = _answers(
+        self._pod_words = _details_by_id(
             self._pod_words,
             [one.id for one in sandboxes],
             lambda object_id: pod_info(
                 client.call("PodSandboxStatus", pb.PodSandboxStatusRequest(pod_sandbox_id=object_id, verbose=True))
             ),
         )
-        self._container_words = _answers(
+        self._container_words = _details_by_id(
             self._container_words,
             [one.id for one in running],
             lambda object_id: container_info(
@@ -141,7 +143,7 @@ class CriPods(KnownPods):
         status = {
             "phase": "Running",
             "startTime": start_time(sandbox.created_at),
-            "qosClass": words.qos_class or _guess(of_containers.values()) or _UNKNOWN,
+            "qosClass": words.qos_class or _class_from_oom_scores(of_containers.values()) or _UNKNOWN,
             "containerStatuses": [
                 {
                     "name": one.metadata.name,
@@ -166,7 +168,7 @@ def _metadata(sandbox: pb.PodSandbox) -> dict[str, Any]:
     }
 
 
-def _guess(containers: Iterable[ContainerInfo]) -> str:
+def _class_from_oom_scores(containers: Iterable[ContainerInfo]) -> str:
     """Return the Kubernetes QoS class that follows from the OOM scores of the containers; "" if no score is known."""
     scores = {words.oom_score for words in containers if words.oom_score is not None}
     if not scores:
@@ -174,7 +176,7 @@ def _guess(containers: Iterable[ContainerInfo]) -> str:
     return "Guaranteed" if max(scores) < 0 else "BestEffort" if min(scores) >= 1000 else "Burstable"
 
 
-def _answers(
+def _details_by_id(
     known_answers: Mapping[str, _Words], ids: Iterable[str], ask: Callable[[str], _Words]
 ) -> dict[str, _Words]:
     """Return the data of each id, either known data or the result of a query. Failed queries are repeated next time."""

@@ -33,7 +33,7 @@ class CriEvents:
 
     def __init__(self, socket: str, happened: Callable[[], None]) -> None:
         self._socket = socket
-        self._happened = happened
+        self._on_event = happened
         self._stopping = threading.Event()
         self._lock = threading.Lock()
         self._client: CriClient | None = None
@@ -43,7 +43,7 @@ class CriEvents:
         """Start to listen."""
         if self._thread is None:
             self._stopping.clear()
-            self._thread = threading.Thread(target=self._run, name="events of the runtime", daemon=True)
+            self._thread = threading.Thread(target=self._run, name="events from the runtime", daemon=True)
             self._thread.start()
 
     def stop(self) -> None:
@@ -79,7 +79,7 @@ class CriEvents:
         try:
             if not self._stopping.is_set():
                 for _ in client.stream("GetContainerEvents", pb.GetEventsRequest()):
-                    self._happened()
+                    self._on_event()
         except ValueError:
             pass  # closed before the stream started
         finally:

@@ -10,7 +10,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from nri.agent.pods.manifest import key_of, uid_of
-from nri.agent.pods.source import Known, KnownPods
+from nri.agent.pods.source import KnownPods, PodList
 from nri.agent.settings.node_name import node_name
 from nri.agent.worker import Worker
 from nri.kube.folder import Folder
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 #: The pause between two checks of the files, in seconds.
-LOOK_S = 1.0
+CHECK_INTERVAL_S = 1.0
 #: The maximum number of pods without a uid that are reported one by one; each report searches for a line.
 _MAX_REPORTED_PODS = 20
 
@@ -35,40 +35,40 @@ class FilePods(KnownPods):
     """
 
     def __init__(self, settings: AgentSettings) -> None:
-        super().__init__(Known())
+        super().__init__(PodList())
         self._node = node_name(settings)
         self._folder = Folder(settings.pods.path)
-        self._told: frozenset[str] = frozenset()
-        self._worker = Worker("pods of files", lambda _: self.look(), LOOK_S)
+        self._reported_pods: frozenset[str] = frozenset()
+        self._worker = Worker("pods from files", lambda _: self.check(), CHECK_INTERVAL_S)
 
     def start(self) -> None:
         """Read the files, and start to watch them for changes."""
-        self.look()
+        self.check()
         self._worker.start()
 
     def stop(self) -> None:
         """Stop watching the files."""
         self._worker.stop()
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Read the files that changed since the last call."""
         if not self._folder.changed():
             return
-        self._known.failed("; ".join(str(error) for error in self._folder.errors.values())[:1000])
+        self._pod_list.failed("; ".join(str(error) for error in self._folder.errors.values())[:1000])
         documents = [(document, thing) for file in self._folder.files.values() for document, thing in file]
         node_pods = [(document, thing) for document, thing in documents if self._is_of_this_node(thing)]
-        self._tell([(document, pod) for document, pod in node_pods if not uid_of(pod)])
-        self._known.replace(pod for _, pod in node_pods if uid_of(pod))
+        self._warn_without_uid([(document, pod) for document, pod in node_pods if not uid_of(pod)])
+        self._pod_list.replace(pod for _, pod in node_pods if uid_of(pod))
 
-    def _tell(self, without_uid: list[tuple[Document, dict[str, Any]]]) -> None:
+    def _warn_without_uid(self, without_uid: list[tuple[Document, dict[str, Any]]]) -> None:
         """Log a warning for each pod without a uid, once."""
         texts = [_without_uid(document, pod) for document, pod in without_uid[:_MAX_REPORTED_PODS]]
         if len(without_uid) > _MAX_REPORTED_PODS:
             texts.append(f"{count(len(without_uid) - _MAX_REPORTED_PODS, 'more pod')} without a uid are ignored")
         for text in texts:
-            if text not in self._told:
+            if text not in self._reported_pods:
                 _log.warning("%s", text)
-        self._told = frozenset(texts)
+        self._reported_pods = frozenset(texts)
 
     def _is_of_this_node(self, thing: dict[str, Any]) -> bool:
         """Return whether an object is a pod of this node, or a pod without a node."""

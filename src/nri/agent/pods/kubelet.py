@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from nri.agent.pods.manifest import key_of, uid_of
-from nri.agent.pods.source import Known, KnownPods
+from nri.agent.pods.source import KnownPods, PodList
 from nri.agent.settings.kubelet_address import KubeletAddress, kubelet_address
 from nri.agent.worker import Worker
 from nri.config.syntax import parse_json
@@ -58,14 +58,14 @@ class KubeletPods(KnownPods):
     """
 
     def __init__(self, settings: AgentSettings) -> None:
-        super().__init__(Known())
+        super().__init__(PodList())
         where = kubelet_address(settings.pods.kubelet)
         self._host, self._port = where.host, where.port
         self._tls = _context(settings.pods.kubelet_ca, where) if where.tls else None
         self._token = settings.pods.kubelet_token or (_ACCOUNT_TOKEN if os.path.exists(_ACCOUNT_TOKEN) else "")
         if self._token and not settings.pods.kubelet_ca:
             _log.warning("pods.kubelet_ca is not set: any program at %s can get the token", settings.pods.kubelet)
-        self._worker = Worker("pods of the kubelet", lambda _: self.ask(), settings.pods.interval)
+        self._worker = Worker("pods from the kubelet", lambda _: self.ask(), settings.pods.interval)
 
     def start(self) -> None:
         """Start to poll, in a separate thread."""
@@ -78,18 +78,18 @@ class KubeletPods(KnownPods):
     def ask(self) -> None:
         """List the pods once."""
         try:
-            pods = pods_of(self._answer())
+            pods = pods_of(self._reply_body())
         except (OSError, http.client.HTTPException, ValueError) as error:
             words = plain(str(error) or type(error).__name__, 300)
-            self._known.failed(f"the kubelet at {self._host}:{self._port}: {words}")
+            self._pod_list.failed(f"the kubelet at {self._host}:{self._port}: {words}")
             return
-        self._known.failed("")
+        self._pod_list.failed("")
         if pods.problem != self.left_out:
-            _log.warning("pods of the kubelet: %s", pods.problem or "all pods are listed again")
+            _log.warning("pods from the kubelet: %s", pods.problem or "all pods are listed again")
         self.left_out = pods.problem
-        self._known.replace(pods.objects.values())
+        self._pod_list.replace(pods.objects.values())
 
-    def _answer(self) -> Iterator[bytes]:
+    def _reply_body(self) -> Iterator[bytes]:
         """Yield the body of the reply. Raises OSError, HTTPException or ValueError if the reply is unusable."""
         headers = {"Accept": "application/json", "User-Agent": user_agent()}
         if self._token:
@@ -102,7 +102,7 @@ class KubeletPods(KnownPods):
             connection = http.client.HTTPSConnection(self._host, self._port, timeout=READ_S, context=self._tls)
         try:
             connection.connect()
-            with _ending(connection.sock):
+            with _limited_time(connection.sock):
                 connection.request("GET", _PATH, headers=headers)
                 answer = connection.getresponse()
                 if answer.status != 200:
@@ -125,7 +125,7 @@ class KubeletPods(KnownPods):
 
 
 @contextmanager
-def _ending(connection: socket.socket) -> Iterator[None]:
+def _limited_time(connection: socket.socket) -> Iterator[None]:
     """Close the connection after `ANSWER_S`: the timeout of each read does not limit a header that arrives slowly."""
     with socket.socket(fileno=os.dup(connection.fileno())) as duplicate:
 

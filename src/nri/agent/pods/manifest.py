@@ -23,9 +23,9 @@ def kube_class(pod: PodManifest) -> str:
         return reported
     spec = pod.get("spec") or {}
     specs = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
-    pod_amounts = None if spec.get("resources") is None else _flat(spec)
+    pod_amounts = None if spec.get("resources") is None else _kubelet_amounts(spec)
     return kubelet.qos_class(
-        kubelet.PodResources([kubelet.ContainerResources(_flat(spec_)) for spec_ in specs], pod_amounts)
+        kubelet.PodResources([kubelet.ContainerResources(_kubelet_amounts(spec_)) for spec_ in specs], pod_amounts)
     )
 
 
@@ -138,7 +138,7 @@ def uid_of(pod: PodManifest) -> str:
 
 
 def key_of(pod: PodManifest) -> str:
-    """Return the name of a pod for people: `namespace/name`."""
+    """Return a pod's readable name, `namespace/name`."""
     meta = pod.get("metadata") or {}
     return f"{meta.get('namespace', '')}/{meta.get('name', '')}"
 
@@ -179,7 +179,7 @@ def _pod_resources(spec: PodManifest) -> Resources:
     return _resources(*(pod_resources.pod_total(spec, part) for part in ("requests", "limits")))
 
 
-def _flat(entry: PodManifest) -> dict[str, Fraction]:
+def _kubelet_amounts(entry: PodManifest) -> dict[str, Fraction]:
     """Return requests and limits with the kubelet's keys. A limit without a request is also the request."""
     limits, requests = (pod_resources.container_amounts(entry, part) for part in ("limits", "requests"))
     return {f"limits.{name}": value for name, value in limits.items()} | {

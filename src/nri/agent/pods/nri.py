@@ -29,14 +29,14 @@ _CHANGED: Final = "changed"
 #: The time in seconds after an event in which further events are gathered into one notification.
 _GATHER_S: Final = 0.05
 #: The interval of the worker in seconds. It works on request; a timed run has no effect.
-_SELDOM_S: Final = 3600.0
+_TIMER_INTERVAL_S: Final = 3600.0
 
 
 #: Requests the eviction of a container, given its id and a reason. Raises NriError if the request fails.
 Evict = Callable[[str, str], object]
 
 
-class Created(Protocol):
+class SeenContainer(Protocol):
     """A container that a plugin has seen."""
 
     @property
@@ -55,7 +55,7 @@ class Created(Protocol):
         ...
 
 
-class Followed(Protocol):
+class SeenObjects(Protocol):
     """The pods and containers that a plugin has seen.
 
     Attributes:
@@ -78,7 +78,7 @@ class Followed(Protocol):
         """Return when a pod started, in nanoseconds since 1970."""
         ...
 
-    def containers(self) -> Sequence[tuple[str, Created]]:
+    def containers(self) -> Sequence[tuple[str, SeenContainer]]:
         """Return the containers by their ids."""
         ...
 
@@ -91,28 +91,28 @@ class NriPods:
     """
 
     def __init__(self, settings: AgentSettings) -> None:
-        self._followed: list[Followed] = []
+        self._inventories: list[SeenObjects] = []
         self._evict: dict[int, Evict] = {}
         self._listeners: list[Callable[[], None]] = []
-        self._worker = Worker("pods of NRI", self._tell, _SELDOM_S)
+        self._worker = Worker("pods from NRI", self._notify_listeners, _TIMER_INTERVAL_S)
         #: The pods at the last rebuild; `_current` is False if they have changed since.
         self._listed: list[PodManifest] = []
         self._current = False
         self._lock = threading.Lock()
         #: For each pod: the contexts that its object was built from, and the object.
-        self._made: dict[str, tuple[tuple[object, ...], PodManifest]] = {}
+        self._parts_and_pods: dict[str, tuple[tuple[object, ...], PodManifest]] = {}
         try:
             self._capacity = memory(Root(settings.root)).get("MemTotal", 0)
         except (OSError, ValueError):
             self._capacity = 0
 
-    def follow(self, inventory: Followed, evict: Evict) -> None:
+    def follow(self, inventory: SeenObjects, evict: Evict) -> None:
         """Follow the inventory of a plugin; `evict` asks its runtime for an eviction. Call this before `start`."""
-        self._followed.append(inventory)
+        self._inventories.append(inventory)
         self._evict[id(inventory)] = evict
-        inventory.subscribe(self._changed)
+        inventory.subscribe(self._mark_changed)
 
-    def _changed(self) -> None:
+    def _mark_changed(self) -> None:
         self._current = False
         self._worker.poke(_CHANGED)
 
@@ -121,13 +121,13 @@ class NriPods:
         with self._lock:  # concurrent callers wait for one rebuild
             if not self._current:
                 self._current = True  # set before reading: a change during the rebuild causes another rebuild
-                self._made = self._put_together()
-                self._listed = [pod for _, pod in self._made.values()]
+                self._parts_and_pods = self._assembled_pods()
+                self._listed = [pod for _, pod in self._parts_and_pods.values()]
             return self._listed
 
-    def _put_together(self) -> dict[str, tuple[tuple[object, ...], PodManifest]]:
+    def _assembled_pods(self) -> dict[str, tuple[tuple[object, ...], PodManifest]]:
         entry_by_pod: dict[str, tuple[tuple[object, ...], PodManifest]] = {}
-        for inventory in self._followed:
+        for inventory in self._inventories:
             containers_by_pod: dict[str, list[Container]] = {}
             for _, entry in inventory.containers():
                 if entry.created:
@@ -135,8 +135,8 @@ class NriPods:
             for pod_id, context in inventory.pods():
                 containers = containers_by_pod.get(pod_id, [])
                 parts = (context, *containers)
-                listed = self._made.get(pod_id)
-                if listed is None or not _same(listed[0], parts):
+                listed = self._parts_and_pods.get(pod_id)
+                if listed is None or not _are_identical(listed[0], parts):
                     listed = parts, api_pod(context, containers, inventory.started_ns(pod_id), self._capacity)
                 entry_by_pod[pod_id] = listed
         return entry_by_pod
@@ -146,7 +146,7 @@ class NriPods:
 
         Raises NriError if no runtime has it, or the runtime refuses.
         """
-        for inventory in self._followed:
+        for inventory in self._inventories:
             if any(number == container for number, _ in inventory.containers()):
                 self._evict[id(inventory)](container, reason)
                 return
@@ -167,14 +167,14 @@ class NriPods:
     @property
     def synced(self) -> bool:
         """Whether every runtime has reported all running pods and containers."""
-        return bool(self._followed) and all(inventory.synced for inventory in self._followed)
+        return bool(self._inventories) and all(inventory.synced for inventory in self._inventories)
 
     @property
     def problem(self) -> str:
         """The reason why the list of pods may be out of date; "" if they are current."""
-        return "; ".join(inventory.problem for inventory in self._followed if inventory.problem)
+        return "; ".join(inventory.problem for inventory in self._inventories if inventory.problem)
 
-    def _tell(self, reasons: frozenset[str]) -> None:
+    def _notify_listeners(self, reasons: frozenset[str]) -> None:
         if reasons != {TIMER}:
             time.sleep(_GATHER_S)  # the start of one pod causes several events
             notify(self._listeners)
@@ -185,7 +185,7 @@ def api_pod(pod: Pod, containers: Sequence[Container], started_ns: int = 0, capa
 
     Args:
         pod: the pod.
-        containers: the containers of the pod; of several containers with one name, the last counts.
+        containers: the containers of the pod; of several containers with one name, the last is used.
         started_ns: when the pod started, in nanoseconds since 1970.
         capacity: the node's memory in bytes; if it is 0, memory requests are unknown.
     """
@@ -242,5 +242,5 @@ def _resources(resources: Resources | None, kube_class: str, capacity: int) -> d
     }
 
 
-def _same(before: tuple[object, ...], now: tuple[object, ...]) -> bool:
+def _are_identical(before: tuple[object, ...], now: tuple[object, ...]) -> bool:
     return len(before) == len(now) and all(one is two for one, two in zip(before, now, strict=True))

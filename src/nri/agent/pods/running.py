@@ -2,8 +2,8 @@
 
 A cgroup that the pod's source reports takes precedence over a computed cgroup. For a static pod, an apiserver lists a
 uid that differs from the uid in the cgroup, the hash of the pod's file. The hash is trusted only if no other pod claims
-it, because anybody can write the annotation. The pause container is the only cgroup of a pod that is not in the pod's
-status.
+it, because any user who can create pods can write the annotation. The pause container is the only cgroup of a pod that
+is not in the pod's status.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class PodSource(Protocol):
         ...
 
 
-class Known:
+class PodList:
     """The known pods of a source, with listeners. Thread-safe."""
 
     def __init__(self) -> None:
@@ -103,25 +103,25 @@ class Known:
 class KnownPods:
     """Base class of sources with a list of known pods."""
 
-    def __init__(self, pods: Known) -> None:
-        self._known = pods
+    def __init__(self, pods: PodList) -> None:
+        self._pod_list = pods
         #: A line about pods that are too large; "" if there are no such pods.
         self.left_out = ""
 
     def pods(self) -> list[PodManifest]:
         """Return the known pods."""
-        return self._known.pods()
+        return self._pod_list.pods()
 
     def subscribe(self, listener: Callable[[], None]) -> None:
         """Call a function after pods changed."""
-        self._known.subscribe(listener)
+        self._pod_list.subscribe(listener)
 
     @property
     def synced(self) -> bool:
         """Whether all pods were listed at least once."""
-        return self._known.synced
+        return self._pod_list.synced
 
     @property
     def problem(self) -> str:
         """The reason in one line why the list of pods may be out of date or incomplete; "" if it is neither."""
-        return "; ".join(filter(None, (self._known.problem, self.left_out)))
+        return "; ".join(filter(None, (self._pod_list.problem, self.left_out)))

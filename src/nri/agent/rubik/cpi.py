@@ -28,7 +28,7 @@ from nri.agent.loops.round import Round
 from nri.agent.model import Pod, Write
 from nri.agent.pods import manifest
 from nri.agent.rubik import quota_turbo
-from nri.agent.rubik.event_counts import Counting
+from nri.agent.rubik.event_counts import EventCounter
 from nri.agent.rubik.pods import limit_of
 from nri.agent.rubik.service import Service, Services, nanoseconds
 from nri.agent.settings.values import AgentSettings
@@ -91,7 +91,7 @@ class Baseline:
         return Baseline(count, mean, math.sqrt(squares / count))
 
 
-class Online(NamedTuple):
+class OnlinePod(NamedTuple):
     """An online pod: its baseline, and the series of its CPI and CPU usage."""
 
     baseline: Baseline
@@ -131,17 +131,17 @@ def split(series: Series, before: int) -> tuple[Series, Series]:
     return series[:place], series[place:]
 
 
-def expire(pod: Online, before: int) -> Online:
+def expire(pod: OnlinePod, before: int) -> OnlinePod:
     """Move samples before a time to the baseline, if the pod was busy and the samples are near the usual CPI."""
     old, cpi = split(pod.cpi, before)
     old_cpu, cpu = split(pod.cpu, before)
     cpus_by_time = dict(old_cpu)
     highest = pod.baseline.threshold() if pod.baseline.count >= _MIN_BASELINE_SAMPLES else math.inf
     usual = [value for at, value in old if cpus_by_time.get(at, 0.0) >= _MIN_CPUS and value <= highest]
-    return Online(pod.baseline.fold(usual), cpi, cpu)
+    return OnlinePod(pod.baseline.fold(usual), cpi, cpu)
 
 
-def outlier(pod: Online, now: int, window_ns: int = _OUTLIER_NS) -> bool:
+def outlier(pod: OnlinePod, now: int, window_ns: int = _OUTLIER_NS) -> bool:
     """Return whether an online pod is slowed now."""
     if pod.baseline.count <= _MIN_BASELINE_SAMPLES:
         return False
@@ -151,7 +151,7 @@ def outlier(pod: Online, now: int, window_ns: int = _OUTLIER_NS) -> bool:
     return sum(value > highest and cpus_by_time.get(at, 0.0) >= _MIN_CPUS for at, value in samples) >= _MIN_OUTLIERS
 
 
-def score(pod: Online, suspect: Series, now: int, window_ns: int = SUSPECT_NS) -> float:
+def score(pod: OnlinePod, suspect: Series, now: int, window_ns: int = SUSPECT_NS) -> float:
     """Return the correlation of a suspect's CPU usage with a pod's CPI."""
     use = dict(normalized(within(suspect, now - window_ns, now)))
     highest = pod.baseline.threshold()
@@ -165,7 +165,7 @@ def score(pod: Online, suspect: Series, now: int, window_ns: int = SUSPECT_NS) -
     return total
 
 
-def antagonists(online: Iterable[Online], suspects: Mapping[str, Series], now: int) -> set[str]:
+def antagonists(online: Iterable[OnlinePod], suspects: Mapping[str, Series], now: int) -> set[str]:
     """Return the offline pods to limit: the antagonists of slowed pods, or else the pod with the highest CPU usage."""
     slowed = [pod for pod in online if outlier(pod, now)]
     guilty = {name for name, series in suspects.items() for pod in slowed if score(pod, series, now) > _GUILTY_SCORE}
@@ -198,9 +198,9 @@ class Cpi(Service):
 
     def __init__(self, settings: AgentSettings, names: Sequence[str]) -> None:
         super().__init__(settings, names)
-        self._counting = Counting(NAME, (Event.CYCLES, Event.INSTRUCTIONS))
+        self._counting = EventCounter(NAME, (Event.CYCLES, Event.INSTRUCTIONS))
         #: The baselines and samples of online pods, by uid.
-        self.online: dict[str, Online] = {}
+        self.online: dict[str, OnlinePod] = {}
         #: The CPU usage of offline pods, by uid.
         self.suspects: dict[str, Series] = {}
         #: The limited pods, by uid.
@@ -242,10 +242,10 @@ class Cpi(Service):
             self.online, self.suspects = {}, {}
             self._restore(round_, pods)
             return
-        self.online = {uid: self.online.get(uid, Online(Baseline(), [], [])) for uid in online}
+        self.online = {uid: self.online.get(uid, OnlinePod(Baseline(), [], [])) for uid in online}
         self.suspects = {uid: self.suspects.get(uid, []) for uid in offline}
         self._measure(round_, online, {**online, **offline})
-        self._judge(round_, offline)
+        self._judge_pods(round_, offline)
         self._restore(round_, pods)
         self._counting.report(round_)
 
@@ -258,7 +258,7 @@ class Cpi(Service):
         ):
             self._cpu_ns_at_start = {uid: ns for uid, pod in pods.items() if (ns := _cpu_ns(round_, pod)) is not None}
 
-    def _judge(self, round_: Round[Services], offline: Mapping[str, Pod]) -> None:
+    def _judge_pods(self, round_: Round[Services], offline: Mapping[str, Pod]) -> None:
         """Expire old samples and limit antagonists, if these actions are due."""
         now_ns = nanoseconds(round_.sample)
         if self._is_due("clear", round_.sample.at, _EXPIRE_S):

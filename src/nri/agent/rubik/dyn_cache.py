@@ -15,7 +15,7 @@ from typing import Annotated, Final, Literal, NamedTuple
 
 from nri.agent.loops.round import Round
 from nri.agent.model import Pod, Resctrl
-from nri.agent.rubik.event_counts import Counting
+from nri.agent.rubik.event_counts import EventCounter
 from nri.agent.rubik.pods import PREEMPTIBLE, offline
 from nri.agent.rubik.service import Service, Services, readable
 from nri.agent.settings.values import AgentSettings
@@ -188,7 +188,7 @@ class DynCache(Service):
 
     def __init__(self, settings: AgentSettings, names: Sequence[str]) -> None:
         super().__init__(settings, names)
-        self._counting = Counting(NAME, _EVENTS)
+        self._counting = EventCounter(NAME, _EVENTS)
         #: The shares of the dynamic group; None before the first round.
         self.dynamic: Shares | None = None
         #: When the next count of misses begins, in monotonic seconds.

@@ -22,7 +22,7 @@ _MAX_DESCRIPTORS: Final = 4096
 _PART: Final = 8
 
 
-class Counting:
+class EventCounter:
     """A counter of events of pods.
 
     Args:

@@ -65,19 +65,19 @@ class Cooldown:
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._until: float | None = None
+        self._pause_end: float | None = None
 
     def over(self, now: float) -> bool:
         """Return whether the pause is over at a time in seconds."""
-        return self._until is None or now >= self._until
+        return self._pause_end is None or now >= self._pause_end
 
     def remaining_s(self, now: float) -> float:
         """Return the remaining seconds of the pause."""
-        return 0.0 if self._until is None else max(self._until - now, 0.0)
+        return 0.0 if self._pause_end is None else max(self._pause_end - now, 0.0)
 
     def begin(self, now: float) -> None:
         """Start the pause."""
-        self._until = now + self._seconds
+        self._pause_end = now + self._seconds
 
 
 class DueEviction(NamedTuple):

@@ -114,15 +114,15 @@ def writes(devices: Iterable[Device], number_of: Callable[[str], str]) -> Iterat
             raise ValueError(f"{NAME}: config[{place}].{'.'.join(map(str, problem.path))}: {problem.reason}")
         words = " ".join(f"{key}={value}" for key, value in zip(_KEYS, astuple(device.param), strict=True))
         yield Write("", _MODEL, f"{number} {words}", NAME)
-        yield _switch(number, on=True)
+        yield _switch_write(number, on=True)
 
 
 def clear(numbers: Iterable[str]) -> list[Write]:
     """Return the writes that disable cost control on disks."""
-    return [_switch(number, on=False) for number in numbers]
+    return [_switch_write(number, on=False) for number in numbers]
 
 
-def _switch(number: str, *, on: bool) -> Write:
+def _switch_write(number: str, *, on: bool) -> Write:
     return Write("", _QOS, f"{number} enable={on:d} ctrl=user min=100.00 max=100.00", NAME)
 
 

@@ -80,7 +80,7 @@ def disk_limits(rows: Rows, lookup: Callable[[str], str]) -> DiskLimits:
 
 
 def check(annotations: Mapping[str, str]) -> None:
-    """Raise ValueError if a row cannot have an effect, whichever disks exist."""
+    """Raise ValueError if a row cannot have an effect, regardless of which disks exist."""
     for problem in disk_limits(parse(annotations), lambda _path: "0:0").problems:
         raise ValueError(f"{ANNOTATION}: {problem}")
 

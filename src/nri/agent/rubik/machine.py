@@ -26,7 +26,7 @@ class Kernel:
     """
 
     def __init__(self, root: Root, now: Callable[[], float] = time.monotonic) -> None:
-        self._root, self._now = root, now
+        self._root, self._clock = root, now
         self._hierarchies: Hierarchies | None = None
         #: Why a cgroup file is missing, and until when this answer is valid, by cgroup file.
         self._missing: dict[str, tuple[str, float]] = {}
@@ -38,13 +38,13 @@ class Kernel:
         if knob in self._present:
             return ""
         reason, until = self._missing.get(knob, ("", 0.0))
-        if reason and self._now() < until:
+        if reason and self._clock() < until:
             return reason
         if self._hierarchies is None or self._hierarchies.mode == "none":
             self._hierarchies = detect(self._root)
         result = probe(self._hierarchies, knob)
         if isinstance(result, Unsupported):
-            self._missing[knob] = result.reason, self._now() + _ABSENT_S
+            self._missing[knob] = result.reason, self._clock() + _ABSENT_S
             return result.reason
         self._present.add(knob)
         return ""

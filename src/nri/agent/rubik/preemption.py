@@ -61,7 +61,7 @@ class Block:
 
     def __post_init__(self) -> None:
         if not self.resource:
-            raise WrongValue("resource", "is empty", "name some of cpu, memory, net")
+            raise WrongValue("resource", "is empty", "list at least one of cpu, memory, net")
         if "net" in self.resource and (problem := self.net.problem()):
             raise WrongValue("net", problem, "the resource net requires waterline, bandwidthLow and bandwidthHigh")
 
@@ -195,9 +195,9 @@ class Preemption(Service):
         #: The cgroups with protected memory.
         self._protected_cgroups: frozenset[str] = frozenset()
         #: The earlier states of pods, by uid.
-        self._before: dict[str, Pod] = {}
+        self._earlier_pods: dict[str, Pod] = {}
         #: A process of each pod with network control, by the uid of the pod.
-        self._controlled: dict[str, int] = {}
+        self._process_by_pod: dict[str, int] = {}
         self._node_controlled = False
 
     def __len__(self) -> int:
@@ -206,7 +206,7 @@ class Preemption(Service):
 
     def wants(self, rules: Services) -> bool:
         """Return whether the file switches the service on, or protection or control must be reset."""
-        return super().wants(rules) or bool(self._protected_cgroups or self._controlled or self._node_controlled)
+        return super().wants(rules) or bool(self._protected_cgroups or self._process_by_pod or self._node_controlled)
 
     def block_changed(self) -> None:
         """Write the network bandwidth again in the next round."""
@@ -218,11 +218,11 @@ class Preemption(Service):
         self._protect(round_, "memory" in resources)
         net = self._control_node(round_, "net" in resources and not self._preview)
         levels = [name for name in resources if name != "net" and round_.parts.store.node.has(f"{name}.qos_level")]
-        before, self._before = self._before, {}
+        before, self._earlier_pods = self._earlier_pods, {}
         for pod in round_.pods if self.on else ():
             self._control_pod(round_, pod, before.get(pod.uid), [*levels, *(["net"] if net else ())])
-        for uid in self._controlled.keys() - ({pod.uid for pod in round_.pods} if net and self.on else set()):
-            del self._controlled[uid]
+        for uid in self._process_by_pod.keys() - ({pod.uid for pod in round_.pods} if net and self.on else set()):
+            del self._process_by_pod[uid]
             # The earlier process may have ended, and another process may have its id.
             if pid := next((_process(round_, pod) for pod in round_.pods if pod.uid == uid), 0):
                 self._write(round_, _DISABLE, pid)
@@ -231,9 +231,9 @@ class Preemption(Service):
         """Enable network control of a pod, and report problems. The hook sets the levels."""
         now = pod
         if now is before and "net" not in resources:  # an unchanged pod is the same object
-            self._before[pod.uid] = now
+            self._earlier_pods[pod.uid] = now
             return
-        pid = (self._controlled.get(pod.uid) or _process(round_, pod)) if "net" in resources else 0
+        pid = (self._process_by_pod.get(pod.uid) or _process(round_, pod)) if "net" in resources else 0
 
         def read(folder: str, knob: str) -> str | None:
             value = round_.read(folder, knob)
@@ -241,12 +241,12 @@ class Preemption(Service):
 
         decision = decide(before, now, resources, pid, read)
         round_.errors += [f"{NAME}: {pod.key}: {problem}" for problem in decision.problems]
-        if decision.enable and pod.uid not in self._controlled and self._write(round_, _ENABLE, decision.enable):
-            self._controlled[pod.uid] = decision.enable
+        if decision.enable and pod.uid not in self._process_by_pod and self._write(round_, _ENABLE, decision.enable):
+            self._process_by_pod[pod.uid] = decision.enable
         if not decision.problems:
-            self._before[pod.uid] = now
+            self._earlier_pods[pod.uid] = now
         elif before is not None:
-            self._before[pod.uid] = before
+            self._earlier_pods[pod.uid] = before
 
     def _protect(self, round_: Round[Services], on: bool) -> None:
         """Protect memory of online pods, if the kernel has no memory level."""

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from nri.agent.model import ExtendedResources, Pod
-from nri.agent.ownership import Level, Owns
+from nri.agent.ownership import Level, OwnedKnob
 from nri.agent.profile import ForeignAgent, Profile, StrategyRow
 from nri.agent.rubik import (
     cpi,
@@ -43,15 +43,15 @@ SERVICES: Final = (
         "online pods have priority for CPU, memory and the network",
         block=preemption.Block,
         owns=(
-            *(Owns(Level.POD, knob, _OFFLINE) for knob in ("cpu.qos_level", "cpu.idle", "cpu.shares")),
-            *(Owns(Level.CONTAINER, knob, _OFFLINE) for knob in ("cpu.qos_level", "cpu.shares", "oom_score_adj")),
+            *(OwnedKnob(Level.POD, knob, _OFFLINE) for knob in ("cpu.qos_level", "cpu.idle", "cpu.shares")),
+            *(OwnedKnob(Level.CONTAINER, knob, _OFFLINE) for knob in ("cpu.qos_level", "cpu.shares", "oom_score_adj")),
             *(
-                Owns(level, knob, _OFFLINE)
+                OwnedKnob(level, knob, _OFFLINE)
                 for level in _POD_AND_CONTAINER
                 for knob in ("memory.qos_level", "net_cls.classid")
             ),
-            *(Owns(level, "memory.low", _ONLINE) for level in _POD_AND_CONTAINER),
-            Owns(Level.KUBE_QOS, "memory.low"),
+            *(OwnedKnob(level, "memory.low", _ONLINE) for level in _POD_AND_CONTAINER),
+            OwnedKnob(Level.KUBE_QOS, "memory.low"),
         ),
         hook=preemption.HOOK,
     ),
@@ -59,14 +59,14 @@ SERVICES: Final = (
         quota_turbo.QuotaTurbo,
         "containers that request it get more than their quota while the node has spare CPU",
         block=quota_turbo.Block,
-        owns=tuple(Owns(level, "cpu.cfs_quota") for level in _POD_AND_CONTAINER),
+        owns=tuple(OwnedKnob(level, "cpu.cfs_quota") for level in _POD_AND_CONTAINER),
         annotation=quota_turbo.ANNOTATION,
         is_switch=True,
     ),
     ServiceRow(
         quota_burst.QuotaBurst,
         "containers that request it save CPU time and use it above their quota",
-        owns=tuple(Owns(level, "cpu.cfs_burst") for level in _POD_AND_CONTAINER),
+        owns=tuple(OwnedKnob(level, "cpu.cfs_burst") for level in _POD_AND_CONTAINER),
         annotation=quota_burst.ANNOTATION,
         check=quota_burst.parse,
         hook=quota_burst.HOOK,
@@ -74,7 +74,7 @@ SERVICES: Final = (
     ServiceRow(
         io_limit.IoLimit,
         "block I/O of containers is limited by disk, as the pod requests",
-        owns=tuple(Owns(Level.CONTAINER, knob) for knob in io_limit.KNOBS),
+        owns=tuple(OwnedKnob(Level.CONTAINER, knob) for knob in io_limit.KNOBS),
         annotation=io_limit.ANNOTATION,
         check=io_limit.check,
         hook=io_limit.HOOK,
@@ -83,14 +83,14 @@ SERVICES: Final = (
         dyn_memory.DynMemory,
         "memory.high of offline pods follows the node's free memory",
         block=dyn_memory.Block,
-        owns=tuple(Owns(Level.POD, knob, _OFFLINE) for knob in ("memory.high", "memory.high_async_ratio")),
+        owns=tuple(OwnedKnob(Level.POD, knob, _OFFLINE) for knob in ("memory.high", "memory.high_async_ratio")),
         hook=dyn_memory.HOOK,
     ),
     ServiceRow(
         dyn_cache.DynCache,
         "offline pods get a share of the last-level cache and of memory bandwidth",
         block=dyn_cache.Block,
-        owns=(Owns(Level.NODE, "resctrl"),),
+        owns=(OwnedKnob(Level.NODE, "resctrl"),),
         annotation=dyn_cache.ANNOTATION,
         check=dyn_cache.check,
     ),
@@ -99,8 +99,8 @@ SERVICES: Final = (
         "disks have a cost model, and pods have weights",
         block=list[io_cost.NodeDevices],
         owns=(
-            *(Owns(Level.NODE, knob) for knob in ("io.cost_model", "io.cost_qos")),
-            *(Owns(Level.POD, knob) for knob in ("io.cost_weight", "io.weight", "memory.wb_blkio_ino")),
+            *(OwnedKnob(Level.NODE, knob) for knob in ("io.cost_model", "io.cost_qos")),
+            *(OwnedKnob(Level.POD, knob) for knob in ("io.cost_weight", "io.weight", "memory.wb_blkio_ino")),
         ),
         hook=io_cost.HOOK,
         problems=io_cost.block_problems,
@@ -110,7 +110,8 @@ SERVICES: Final = (
         "offline pods that slow down online pods are limited for a while",
         # This service skips pods that quotaTurbo manages.
         owns=tuple(
-            Owns(level, "cpu.cfs_quota", _OFFLINE, unless=frozenset({"quotaTurbo"})) for level in _POD_AND_CONTAINER
+            OwnedKnob(level, "cpu.cfs_quota", _OFFLINE, unless=frozenset({"quotaTurbo"}))
+            for level in _POD_AND_CONTAINER
         ),
         annotation=cpi.ANNOTATION,
     ),

@@ -36,7 +36,7 @@ class Block:
 
     def __post_init__(self) -> None:
         if not self.resource:
-            raise WrongValue("resource", "is empty", "name some of cpu, memory, io")
+            raise WrongValue("resource", "is empty", "list at least one of cpu, memory, io")
 
 
 def pressed(resources: Iterable[str], avg10: Mapping[str, Iterable[float]], threshold: float) -> str:
@@ -53,7 +53,7 @@ class PsiEvict(EvictionService):
     def due(self, round_: Round[Services], pods: Sequence[Pod]) -> DueEviction | None:
         """Return an eviction if an online pod waits too long for a resource."""
         online = [pod for pod in pods if not offline(pod)]
-        waits = {resource: list(self._waits(round_, resource, online)) for resource in self.block.resource}
+        waits = {resource: list(self._wait_percentages(round_, resource, online)) for resource in self.block.resource}
         threshold = self.block.avg10threshold
         worst = ", ".join(f"{max(percents):g} % for {resource}" for resource, percents in waits.items() if percents)
         self._readings = f"online pods wait {worst}; eviction starts above {threshold:g} %" if worst else ""
@@ -64,7 +64,7 @@ class PsiEvict(EvictionService):
         reason = f"an online pod waits {longest:g} % of the time for {resource}, more than {threshold:g}"
         return DueEviction(VICTIM_BY[resource], reason)
 
-    def _waits(self, round_: Round[Services], resource: str, online: Iterable[Pod]) -> Iterable[float]:
+    def _wait_percentages(self, round_: Round[Services], resource: str, online: Iterable[Pod]) -> Iterable[float]:
         """Yield the percentage of the last 10 s in which each online pod waited for a resource."""
         hierarchies = round_.parts.executor.hierarchies
         for pod in online:

@@ -100,7 +100,7 @@ class Reading(NamedTuple):
 
 
 @dataclass(slots=True)
-class Managed:
+class ManagedContainer:
     """A managed container with its last two readings of throttling, and its usage as pairs of time and usage."""
 
     folder: str
@@ -144,7 +144,7 @@ def quota_of_limit(limit: float, period: int) -> int:
     return math.floor(round(limit * period, 3))
 
 
-def slow_fallback(containers: Iterable[Managed], use: float, knobs: Knobs) -> Deltas:
+def slow_fallback(containers: Iterable[ManagedContainer], use: float, knobs: Knobs) -> Deltas:
     """Return the reductions of quotas above the limit, at the high mark or above."""
     if use < knobs.highWaterMark:
         return {}
@@ -156,7 +156,7 @@ def slow_fallback(containers: Iterable[Managed], use: float, knobs: Knobs) -> De
     }
 
 
-def fast_fallback(containers: Iterable[Managed], use: float, cpus: int, knobs: Knobs) -> Deltas:
+def fast_fallback(containers: Iterable[ManagedContainer], use: float, cpus: int, knobs: Knobs) -> Deltas:
     """Return the reductions of quotas above the limit, at the alarm mark or above: together the whole excess usage."""
     # In whole microseconds: as floats, the difference may be 0 or less for a quota above the limit.
     excess = {c.folder: (c, c.quota - c.base()) for c in containers if c.quota > c.base()}
@@ -167,7 +167,7 @@ def fast_fallback(containers: Iterable[Managed], use: float, cpus: int, knobs: K
     return {folder: part * more_us for folder, (c, more_us) in excess.items() if c.period > 0}
 
 
-def elevate(containers: Iterable[Managed], uses: Sequence[float], cpus: int, knobs: Knobs) -> Deltas:
+def elevate(containers: Iterable[ManagedContainer], uses: Sequence[float], cpus: int, knobs: Knobs) -> Deltas:
     """Return the increases of throttled containers: their missing CPU, together at most `elevateLimit`."""
     use = uses[-1] if uses else 0.0
     if uses and max(uses) - min(uses) > knobs.cpuFloatingLimit:
@@ -187,7 +187,7 @@ def elevate(containers: Iterable[Managed], uses: Sequence[float], cpus: int, kno
     return {folder: need * part * c.period for folder, (c, need) in needs.items()}
 
 
-def deltas(containers: Sequence[Managed], uses: Sequence[float], cpus: int, knobs: Knobs) -> Deltas:
+def deltas(containers: Sequence[ManagedContainer], uses: Sequence[float], cpus: int, knobs: Knobs) -> Deltas:
     """Return the sum of the three steps by cgroup. `uses` is the node's usage in the last minute, the latest last."""
     limited = [container for container in containers if container.quota != UNLIMITED]
     use = uses[-1] if uses else 0.0
@@ -221,7 +221,7 @@ def max_next(limit: float, period: int, usages: Sequence[tuple[int, int]]) -> fl
     return min(max(base + (maximum - base) * quota / (_PLENTY * maximum), base), maximum)
 
 
-def next_quota(container: Managed, delta: float) -> int:
+def next_quota(container: ManagedContainer, delta: float) -> int:
     """Return the next quota of a container in whole microseconds, at least `Managed.least`."""
     least, quota = container.least(), container.quota + delta
     if quota <= least:  # the usual case: the highest quota need not be computed
@@ -290,9 +290,9 @@ class Turbo:
     """
 
     def __init__(self, cpus: int, knobs: Knobs | None = None) -> None:
-        self.managed: dict[str, Managed] = {}
+        self.managed: dict[str, ManagedContainer] = {}
         self.cpus, self.knobs = cpus, knobs or Knobs()
-        self._last: Ticks | None = None
+        self._last_ticks: Ticks | None = None
         self._uses: deque[tuple[int, float]] = deque()
 
     def add(self, folder: str, limit: float | None, reading: Reading, now: int) -> None:
@@ -301,7 +301,7 @@ class Turbo:
             raise ValueError(f"a limit of {limit} CPUs cannot be raised on a node with {self.cpus}")
         if not folder:
             raise ValueError("a container without a cgroup has no quota")
-        container = Managed(folder, limit, reading.quota, reading.period)
+        container = ManagedContainer(folder, limit, reading.quota, reading.period)
         container.take(reading, now)
         container.take(reading, now)
         container.usages.pop()
@@ -314,7 +314,7 @@ class Turbo:
 
     def observe(self, ticks: Ticks, now: int) -> float:
         """Record a reading of the node, and return the percentage in use since the last reading, or 0 at first."""
-        last, self._last = self._last, ticks
+        last, self._last_ticks = self._last_ticks, ticks
         if last is None:
             return 0.0
         use = share(last, ticks)
@@ -331,13 +331,14 @@ class Turbo:
         if container.quota == UNLIMITED:
             return "the quota is unlimited"
         if not uses:
-            return "the node's usage is not known yet"
+            return "the node's CPU usage is not known yet"
         if self.knobs.alarmWaterMark - uses[-1] < self.knobs.elevateLimit:
             mark = self.knobs.alarmWaterMark - self.knobs.elevateLimit
-            return f"the node uses {uses[-1]:.0f} %; quotas rise while it uses {mark:g} % or less"
+            return f"the node's CPU usage is {uses[-1]:.0f} %; quotas rise while it is {mark:g} % or less"
         if max(uses) - min(uses) > self.knobs.cpuFloatingLimit:
             span, limit = max(uses) - min(uses), self.knobs.cpuFloatingLimit
-            return f"the node's usage varied by {span:.0f} % in a minute; quotas rise while that is {limit:g} % or less"
+            varied = f"the node's CPU usage varied by {span:.0f} % in a minute"
+            return f"{varied}; quotas rise while it varies by {limit:g} % or less"
         if container.newly_throttled() <= 0:
             return "the container was not throttled in the last tick"
         return "the container has used up its CPU time above the limit"
@@ -403,7 +404,7 @@ class QuotaTurbo(Service):
         """Return the node's usage, the marks, and the number of managed containers."""
         if self.block is None:
             return ""
-        use = "" if self.use_percent is None else f"the node uses {self.use_percent:.0f} %, "
+        use = "" if self.use_percent is None else f"the node's CPU usage is {self.use_percent:.0f} %, "
         marks = f"quotas rise below {self.block.alarmWaterMark} % and fall at {self.block.highWaterMark} % or more"
         return f"{use}{marks}; {count(len(self), 'container')}"
 
@@ -439,7 +440,7 @@ class QuotaTurbo(Service):
             self._files.pop(folder).close()
         for folder, reading in readings.items():
             if folder not in turbo.managed:
-                self._take(turbo, folder, candidates[folder], reading, now)
+                self._manage_container(turbo, folder, candidates[folder], reading, now)
         self._candidates = {folder: c for folder, c in candidates.items() if folder in turbo.managed}
         use, changed = ticks(round_.sample), set[str]()
         if use is None:
@@ -500,7 +501,7 @@ class QuotaTurbo(Service):
             if now is None and reading is not None and quota is not None:
                 quotas.change(folder, reading.quota, quota, before, "quotaTurbo is no longer requested")
 
-    def _take(self, turbo: Turbo, folder: str, candidate: Candidate, reading: Reading, now: int) -> None:
+    def _manage_container(self, turbo: Turbo, folder: str, candidate: Candidate, reading: Reading, now: int) -> None:
         """Manage a container."""
         if reading.period > 0 and reading.quota >= 0:
             turbo.add(folder, candidate.limit, reading, now)
@@ -511,21 +512,21 @@ class Quotas:
 
     def __init__(self, round_: Round[Services]) -> None:
         self._round = round_
-        self._now: dict[str, int | None] = {}
+        self._current_quotas: dict[str, int | None] = {}
         self._writes: dict[str, tuple[Write, Candidate, str]] = {}
 
     def change(self, folder: str, before: int, after: int, candidate: Candidate, reason: str) -> None:
         """Change a container's quota, and the quotas of its parents by the same amount."""
         if UNLIMITED in (before, after):
             return
-        self._now[folder] = before
+        self._current_quotas[folder] = before
         try:
             writes = chain(folder, before, after, self._quota)
         except ValueError as error:
             self._round.errors.append(f"{NAME}: {candidate.pod.key}: {error}")
             return
         for write in writes:
-            self._now[write.folder] = int(write.value)
+            self._current_quotas[write.folder] = int(write.value)
             self._writes[write.folder] = write, candidate, reason
 
     def send(self) -> None:
@@ -536,10 +537,10 @@ class Quotas:
             self._round.set(subject, folder, _QUOTA, write.value, NAME, reason, group=pod.uid, passing=True)
 
     def _quota(self, folder: str) -> int | None:
-        if folder not in self._now:
+        if folder not in self._current_quotas:
             quota = self._round.read(folder, _QUOTA)
-            self._now[folder] = quota if isinstance(quota, int) else None
-        return self._now[folder]
+            self._current_quotas[folder] = quota if isinstance(quota, int) else None
+        return self._current_quotas[folder]
 
 
 def _reading(round_: Round[Services], folder: str) -> Reading | None:

@@ -16,7 +16,7 @@ from nri.agent.loops.round import Round
 from nri.agent.loops.samples import Sample
 from nri.agent.loops.strategy import Strategy
 from nri.agent.model import Pod
-from nri.agent.ownership import Owns
+from nri.agent.ownership import OwnedKnob
 from nri.agent.settings.values import AgentSettings
 from nri.config.complaint import Problem
 from nri.errors import ConfigError
@@ -173,7 +173,7 @@ class ServiceRow(NamedTuple):
 
     Attributes:
         service: the class of the service.
-        what: a description for people.
+        what: a short description.
         block: the type of the block in the file; None if the service has no block.
         owns: the cgroup files that the service sets.
         annotation: the annotation that requests the service for a pod; "" if there is no such annotation.
@@ -186,7 +186,7 @@ class ServiceRow(NamedTuple):
     service: type[Service]
     what: str
     block: Any = None
-    owns: tuple[Owns, ...] = ()
+    owns: tuple[OwnedKnob, ...] = ()
     annotation: str = ""
     is_switch: bool = False
     check: Callable[[Mapping[str, str]], object] | None = None

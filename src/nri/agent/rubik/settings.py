@@ -110,7 +110,7 @@ class Reader:
             raise ConfigError(source.name, "", "is not a JSON object", 'use {"agent": {...}}')
         keys = ("agent", *self._rows)
         unread = [Unread.of(key, nearest(key, keys)) for key in tree if key not in keys]
-        agent = _built(Agent, {} if tree.get("agent") is None else tree["agent"], "agent", source, unread)
+        agent = _typed_value(Agent, {} if tree.get("agent") is None else tree["agent"], "agent", source, unread)
         return File(source, agent, {key: value for key, value in tree.items() if key != "agent"}, unread)
 
     def services(self, file: File) -> dict[str, Any]:
@@ -142,13 +142,13 @@ class Reader:
         value = file.blocks.get(name)
         if value is None:
             raise ConfigError(file.source.name, name, "is switched on but has no block", f'add "{name}": {{...}}')
-        return _built(self._rows[name].block, value, name, file.source, file.unread)
+        return _typed_value(self._rows[name].block, value, name, file.source, file.unread)
 
     def blocks(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """Return the blocks of a document. Raises ConfigError, with all mistakes, if the document has mistakes."""
-        return self._checked(self.read(document, _DOCUMENT))
+        return self._checked_blocks(self.read(document, _DOCUMENT))
 
-    def _checked(self, file: File) -> dict[str, Any]:
+    def _checked_blocks(self, file: File) -> dict[str, Any]:
         """Return the blocks of a file.
 
         Raises ConfigError, with all mistakes, if the agent's keys or blocks have mistakes.
@@ -175,7 +175,7 @@ class Reader:
 
     def kind(self) -> Kind:
         """Return the kind of rubik's file, which is recognized by its key `agent`."""
-        return Kind(self._parse, {}, None, _into, self._unread, "agent")
+        return Kind(self._parse, {}, None, _with_services, self._unread_keys, "agent")
 
     def _parse(self, document: Mapping[str, Any]) -> Mapping[str, Any]:
         try:
@@ -183,7 +183,7 @@ class Reader:
         except ConfigError as error:
             raise ValueError(_line(error)) from None
 
-    def _unread(self, document: Mapping[str, Any]) -> Sequence[Unread]:
+    def _unread_keys(self, document: Mapping[str, Any]) -> Sequence[Unread]:
         file = self.read(document, _DOCUMENT)
         self.services(file)
         return file.unread[:MAX_PROBLEMS]
@@ -211,7 +211,7 @@ class Reader:
         if odd:
             raise ConfigError(source.name, "", f"contains {odd[0]}, which is not valid JSON")
         file = self.read(tree, source)
-        services = self._checked(file)
+        services = self._checked_blocks(file)
         notes = [f"{source.name}: {note}" for note in _without_effect(file.agent)]
         return FileLayer(Layer(_settings(file.agent, services, source.name), lambda _: source.name), notes)
 
@@ -230,7 +230,7 @@ class Reader:
         return Problem((block,), 'is a block of rubik\'s file, which has no key "agent"', advice)
 
 
-def _into(node: Node, services: Mapping[str, Any] | None) -> Node:
+def _with_services(node: Node, services: Mapping[str, Any] | None) -> Node:
     return node if services is None else replace(node, services=services)
 
 
@@ -269,11 +269,11 @@ def _without_effect(agent: Agent) -> list[str]:
     return notes
 
 
-def _built(annotation: Any, value: Any, key: str, source: Source, unread: list[Unread]) -> Any:
+def _typed_value(annotation: Any, value: Any, key: str, source: Source, unread: list[Unread]) -> Any:
     """Convert the value of a top-level key to its type. Raises ConfigError, with all mistakes, if that fails."""
     problems: list[Problem] = []
     top = type("Top", (), {"__annotations__": {key: annotation}})
-    built = check(top, _folded(top, {key: value}, (), unread), (), problems).values[key]
+    built = check(top, _normalized_tree(top, {key: value}, (), unread), (), problems).values[key]
     if isinstance(built, Partial):
         built = build(built, (key,), problems)
     if problems:
@@ -281,7 +281,7 @@ def _built(annotation: Any, value: Any, key: str, source: Source, unread: list[U
     return built
 
 
-def _folded(cls: type, tree: Any, path: Path, unread: list[Unread]) -> Any:
+def _normalized_tree(cls: type, tree: Any, path: Path, unread: list[Unread]) -> Any:
     """Return the tree with the spelling of a class's fields, without nulls and unknown keys."""
     if not isinstance(tree, dict):
         return tree
@@ -300,9 +300,9 @@ def _folded(cls: type, tree: Any, path: Path, unread: list[Unread]) -> Any:
 def _folded_value(annotation: Any, value: Any, path: Path, unread: list[Unread]) -> Any:
     """Return the value of a field, with the spelling of the fields of nested classes."""
     if is_plain(annotation):
-        return _folded(annotation, value, path, unread)
+        return _normalized_tree(annotation, value, path, unread)
     types = typing.get_args(annotation)
     if typing.get_origin(annotation) is list and is_plain(types[0]) and isinstance(value, list):
         items = (item if item is not None else {} for item in value)
-        return [_folded(types[0], item, (*path, place), unread) for place, item in enumerate(items)]
+        return [_normalized_tree(types[0], item, (*path, place), unread) for place, item in enumerate(items)]
     return value

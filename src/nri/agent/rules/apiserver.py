@@ -40,9 +40,9 @@ class ApiserverRules:
             name: Follower(
                 self._api,
                 KINDS[name].limited_to(row.namespace),
-                self._taker(name),
+                self._object_listener(name),
                 fields=f"metadata.name={row.object_name or self._node}",
-                on_problem=self._teller(name),
+                on_problem=self._problem_listener(name),
             )
             for name, row in store.kinds.items()
         }
@@ -79,7 +79,7 @@ class ApiserverRules:
         )
         return not waiting, f"rules of {self._node} at {self._api.address}" + (f": {words}" if words else "")
 
-    def _taker(self, name: str) -> Callable[[Mapping[Key, Object]], None]:
+    def _object_listener(self, name: str) -> Callable[[Mapping[Key, Object]], None]:
         row = self._store.kinds[name]
         object_name = row.object_name or self._node
 
@@ -89,7 +89,7 @@ class ApiserverRules:
 
         return take
 
-    def _teller(self, name: str) -> Callable[[str], None]:
+    def _problem_listener(self, name: str) -> Callable[[str], None]:
         def tell(problem: str) -> None:
             if problem:
                 self._store.refuse(name, self._api.address, problem)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from nri.kube.document import Document
 
 #: The pause between two checks of the files, in seconds.
-LOOK_S = 1.0
+CHECK_INTERVAL_S = 1.0
 #: A part of the path of a key: a name, or the number of a list item.
 _PART = re.compile(r"[^.\[\]]+|\[\d{1,9}(?=\])")
 #: The maximum number of remarks on objects of unknown kinds.
@@ -45,15 +45,15 @@ class FileRules:
         self._node = node_name(settings)
         self._path = settings.rules.path
         self._folder = Folder(settings.rules.path)
-        self._worker = Worker("rules of files", lambda _: self.look(), LOOK_S)
+        self._worker = Worker("rules from files", lambda _: self.check(), CHECK_INTERVAL_S)
         #: The file that each kind was read from.
-        self._said: dict[str, str] = {}
+        self._file_by_kind: dict[str, str] = {}
         #: Refusals by kind ("" is a whole file) and file, to withdraw them once the file is fixed.
         self._refused: set[tuple[str, str]] = set()
 
     def start(self) -> None:
         """Read the files, and start to watch them for changes."""
-        self.look()
+        self.check()
         self._worker.start()
 
     def stop(self) -> None:
@@ -62,9 +62,9 @@ class FileRules:
 
     def health(self) -> tuple[bool, str]:
         """Return True: rules are optional, and the store reports mistakes in files."""
-        return True, f"{count(len(self._said), 'kind')} of rules from {self._path}"
+        return True, f"{count(len(self._file_by_kind), 'kind')} of rules from {self._path}"
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Read the files that changed since the last call."""
         if not self._folder.changed():
             return
@@ -81,7 +81,7 @@ class FileRules:
             for document, thing in filter(self._may_have_rules, documents):
                 kind = self._kind(thing)
                 if kind not in self._store.kinds:
-                    odd += _odd(kind, self._store.kinds, document.place(thing, "kind"))
+                    odd += _kind_remarks(kind, self._store.kinds, document.place(thing, "kind"))
                     continue
                 if owner := self._owner(kind, thing):
                     foreign_files.setdefault(kind, {})[owner] = name
@@ -91,14 +91,14 @@ class FileRules:
                     refused.add((kind, name))
                     continue
                 file_by_kind[kind] = name
-                self._store.put(kind, thing, name, partial(_place, document, thing))
+                self._store.put(kind, thing, name, partial(_error_place, document, thing))
         for kind, name in self._refused - refused:
             if file_by_kind.get(kind) != name:
                 self._store.accept(kind, name)
-        for kind in self._said.keys() - file_by_kind.keys():
-            self._store.put(kind, None, self._said[kind])
-        self._said, self._refused = file_by_kind, refused
-        lines = [*odd[:_MAX_ODD], *self._foreign(foreign_files, file_by_kind)]
+        for kind in self._file_by_kind.keys() - file_by_kind.keys():
+            self._store.put(kind, None, self._file_by_kind[kind])
+        self._file_by_kind, self._refused = file_by_kind, refused
+        lines = [*odd[:_MAX_ODD], *self._foreign_node_remarks(foreign_files, file_by_kind)]
         if self._folder.files and not (file_by_kind or refused or lines):
             named = (
                 f'object with "{kind.key}"' if kind.key else f"{name} {kind.object_name}".rstrip()
@@ -122,7 +122,9 @@ class FileRules:
         name = "" if self._store.kinds[kind].object_name else _name(thing)
         return "" if name in (None, "", self._node) else plain(str(name), _MAX_NAME)
 
-    def _foreign(self, files_by_kind: Mapping[str, Mapping[str, str]], own_kinds: Collection[str]) -> Iterator[str]:
+    def _foreign_node_remarks(
+        self, files_by_kind: Mapping[str, Mapping[str, str]], own_kinds: Collection[str]
+    ) -> Iterator[str]:
         for kind, files in files_by_kind.items():
             if kind not in own_kinds:
                 (owner, name), *more = files.items()
@@ -136,7 +138,7 @@ def _name(thing: dict[str, Any]) -> Any:
     return meta.get("name") if isinstance(meta, dict) else None
 
 
-def _odd(kind: str, kinds: Iterable[str], place: str) -> list[str]:
+def _kind_remarks(kind: str, kinds: Iterable[str], place: str) -> list[str]:
     """Return a remark on an object with a missing or misspelt kind, as a list of at most one line."""
     # A folder may contain objects of other kinds.
     suggestion = nearest(kind, kinds, may_be_foreign=True)
@@ -146,7 +148,7 @@ def _odd(kind: str, kinds: Iterable[str], place: str) -> list[str]:
     return [f"{place}: kind: {problem}"]
 
 
-def _place(document: Document, thing: dict[str, Any], error: str) -> str:
+def _error_place(document: Document, thing: dict[str, Any], error: str) -> str:
     """Return the file and line of a key, or of the key at the beginning of an error."""
     key = error.partition(": ")[0]
     if key.startswith("annotation "):

@@ -19,14 +19,14 @@ def with_places(account: Mapping[str, Any], store: RuleStore, profile: Profile) 
                 continue
             row = rows.get((kind, key))
             if row is None:
-                place = store.place(kind, key) if _written(document, key) else ""
+                place = store.place(kind, key) if _has_key(document, key) else ""
                 row = rows[kind, key] = {"kind": kind, "key": key, "place": place, "hooks": []}
             if value["hook"] not in row["hooks"]:
                 row["hooks"].append(value["hook"])
     return {**account, "rules": store.sources(), "rule_keys": list(rows.values())}
 
 
-def _written(document: Any, key: str) -> bool:
+def _has_key(document: Any, key: str) -> bool:
     """Return whether a document has a key, which is a path in its spec, or "annotation NAME"."""
     name = key.removeprefix("annotation ")
     for part in ("metadata", "annotations", name) if name != key else ("spec", *key.split(".")):

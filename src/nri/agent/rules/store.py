@@ -75,7 +75,7 @@ class RuleStore:
     ) -> None:
         self._base, self.kinds = base, kinds
         self._clock = clock
-        self._tells = log
+        self._logs = log
         self._lock = threading.Lock()
         self._entries = {kind: _Entry() for kind in kinds}
         self._problems: dict[tuple[str, str], Problem] = {}
@@ -103,8 +103,8 @@ class RuleStore:
                 tell.
         """
         with self._lock:
-            changed = {kind} if self._take(kind, document, source, place) else set()
-            changed |= {name for name in self.kinds if self._derive(name, kind)}
+            changed = {kind} if self._apply_document(kind, document, source, place) else set()
+            changed |= {name for name in self.kinds if self._derive_document(name, kind)}
             listeners = list(self._listeners) if changed else []
         for listener in listeners:
             try:
@@ -115,20 +115,20 @@ class RuleStore:
     def refuse(self, kind: str, source: str, error: str, where: str = "") -> None:
         """Record that documents of a source cannot be read. Earlier documents of the source stay in force."""
         with self._lock:
-            self._note(kind, source, where or source, error)
+            self._record_problem(kind, source, where or source, error)
 
     def accept(self, kind: str, source: str) -> None:
         """Withdraw the refusal of a source."""
         with self._lock:
             if self._problems.pop((kind, source), None) is not None:
-                self._tell("the problem of %s of %s is fixed", kind or "a document", source)
+                self._log_info("the problem of %s of %s is fixed", kind or "a document", source)
 
     def remark(self, source: str, lines: list[str]) -> None:
         """Replace the remarks on a source, and log the new remarks."""
         with self._lock:
             before = self._remarks.get(source, [])
             self._remarks[source] = lines
-            for line in lines if self._tells else ():
+            for line in lines if self._logs else ():
                 if line not in before:
                     _log.warning("%s", line)
 
@@ -174,7 +174,7 @@ class RuleStore:
         with self._lock:
             self._listeners.append(listener)
 
-    def _take(
+    def _apply_document(
         self, kind: str, document: Mapping[str, Any] | None, source: str, place: Callable[[str], str] | None
     ) -> bool:
         """Apply a document or its removal, and return whether the rule changed."""
@@ -186,28 +186,28 @@ class RuleStore:
             entry.document, entry.source, entry.place = None, "", None
             self._unread.pop(kind, None)
             changed = entry.kept.take(lambda: row.absent)
-            self._tell("%s of %s was removed: the defaults are in force", kind, source)
+            self._log_info("%s of %s was removed: the defaults are in force", kind, source)
         else:
             document, errors = row.readable(document, entry.document)
             changed = entry.kept.take(lambda: row.read(document), None if entry.document is None else row.same)
             error = entry.kept.error or errors
             if error:
-                self._note(kind, source, source if place is None else place(error), error)
+                self._record_problem(kind, source, source if place is None else place(error), error)
             if entry.kept.error:
                 return False
             if not error and self._problems.pop((kind, source), None) is not None:
-                self._tell("%s of %s is fixed, and in force", kind, source)
+                self._log_info("%s of %s is fixed, and in force", kind, source)
             elif changed or entry.source != source:
-                self._tell("%s of %s is in force", kind, source)
+                self._log_info("%s of %s is in force", kind, source)
             entry.document, entry.source, entry.place, entry.is_derived = document, source, place, False
-            self._look(kind, source, list(row.unread(document)))
+            self._log_unread_keys(kind, source, list(row.unread(document)))
         if changed:
             self._node = self._base
             for name, other in self._entries.items():
                 self._node = self.kinds[name].into(self._node, other.kept.rule)
         return changed
 
-    def _derive(self, kind: str, cause: str) -> bool:
+    def _derive_document(self, kind: str, cause: str) -> bool:
         """Compute the document of a kind after one of its causes has changed; return whether the rule changed."""
         entry, row = self._entries[kind], self.kinds[kind]
         if row.derive is None or cause not in (kind, *row.derived_from):
@@ -219,30 +219,30 @@ class RuleStore:
         try:
             document = row.compute(one.document for one in causes)
         except ValueError as error:
-            self._note(kind, source, source, str(error))
+            self._record_problem(kind, source, source, str(error))
             return False
         if document == entry.document:
             return False
-        changed = self._take(kind, document, source if document is not None else entry.source, None)
+        changed = self._apply_document(kind, document, source if document is not None else entry.source, None)
         entry.is_derived = document is not None
         return changed
 
-    def _look(self, kind: str, source: str, unread: list[UnreadKey]) -> None:
+    def _log_unread_keys(self, kind: str, source: str, unread: list[UnreadKey]) -> None:
         """Remember the keys without effect of a document, and log them if they changed."""
-        if self._tells and unread and unread != self._unread.get(kind):
+        if self._logs and unread and unread != self._unread.get(kind):
             shown_keys = "; ".join(map(str, unread[:_MAX_UNREAD]))
             _log.warning("%s of %s has keys without effect: %s", kind, source, shown_keys)
         self._unread[kind] = unread
 
-    def _tell(self, text: str, kind: str, source: str) -> None:
-        if self._tells:
+    def _log_info(self, text: str, kind: str, source: str) -> None:
+        if self._logs:
             _log.info(text, kind, source)
 
-    def _note(self, kind: str, source: str, where: str, error: str) -> None:
+    def _record_problem(self, kind: str, source: str, where: str, error: str) -> None:
         key = (kind, source)
         shown = plain(error, _MAX_SHOWN)
         problem = self._problems.get(key)
-        if self._tells and (problem is None or problem.error != shown):
+        if self._logs and (problem is None or problem.error != shown):
             _log.warning("%s of %s has an error; the last good version stays: %s", kind or "a document", where, shown)
         if problem is None and len(self._problems) >= _MAX_PROBLEMS:
             return

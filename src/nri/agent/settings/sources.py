@@ -71,9 +71,9 @@ def load_each(
         settings = loaded.settings
         if settings_list:
             first = settings_list[0].settings
-            nri = replace(settings.nri, name=_suffixed(first.nri.name, settings.nri.name, profile))
+            nri = replace(settings.nri, name=_name_with_profile(first.nri.name, settings.nri.name, profile))
             http = settings.http if settings.http != first.http else type(settings.http)()
-            socket = _suffixed(first.socket, settings.socket, profile)
+            socket = _name_with_profile(first.socket, settings.socket, profile)
             settings = replace(settings, nri=nri, socket=socket, http=http)
         settings_list.append(loaded._replace(settings=settings))
     return settings_list
@@ -81,11 +81,11 @@ def load_each(
 
 def socket_of(settings: AgentSettings) -> str:
     """Return the socket of this profile's agent. If several agents run, its name ends with the profile."""
-    profile_socket = _suffixed(settings.socket, settings.socket, settings.profile)
+    profile_socket = _name_with_profile(settings.socket, settings.socket, settings.profile)
     return profile_socket if is_live(profile_socket) else settings.socket
 
 
-def _suffixed(first: str, name: str, profile: str) -> str:
+def _name_with_profile(first: str, name: str, profile: str) -> str:
     """Return the name or socket of a later profile: `name`, with the profile appended if it equals `first`."""
     base, dot, suffix = name.partition(".sock")
     return f"{base}-{profile}{dot}{suffix}" if name == first else name

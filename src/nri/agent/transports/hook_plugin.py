@@ -115,7 +115,7 @@ class HookPlugin(Plugin):
         generation = self.reapply.generation
         stale_pods = self.held.keep_only({pod.id for pod in pods}, {container.id for container in containers})
         for context in stale_pods:
-            self._quietly("removal", partial(self._removed, context))
+            self._call_and_log_error("removal", partial(self._pod_removed, context))
         by_id = {pod.id: pod for pod in pods}
         made_ns: dict[str, list[int]] = {}
         for container in containers:
@@ -129,7 +129,7 @@ class HookPlugin(Plugin):
         for container in containers:
             owner = by_id.get(container.pod_sandbox_id)
             if owner is not None and container.state in _ALIVE:
-                self._quietly("container", partial(self._take_over, owner, container, requests, generation))
+                self._call_and_log_error("container", partial(self._take_over, owner, container, requests, generation))
         self.held.note_problem("")
         updates = self.reapply.synchronized({container.id: container for container in containers}, self.time_left())
         if self.reapply.left or generation != self.reapply.generation:
@@ -144,7 +144,7 @@ class HookPlugin(Plugin):
     def sweep(self) -> None:
         """Undo the hooks' changes for pods that vanished without an event."""
         for context in self.reapply.vanished():
-            self._quietly("removal", partial(self._removed, context))
+            self._call_and_log_error("removal", partial(self._pod_removed, context))
 
     # -- pods ---------------------------------------------------------------------------------------------------------
 
@@ -153,20 +153,20 @@ class HookPlugin(Plugin):
         generation, context = self.reapply.generation, contexts.pod_context(pod)
         self.held.put_pod(pod.id, context)
         outcome = self._decide(RUN_POD, context)
-        self._quietly("pod", lambda: self._parts.decisions.carry_out(context, outcome, self._transport))
+        self._call_and_log_error("pod", lambda: self._parts.decisions.carry_out(context, outcome, self._transport))
         self._decide_again_if_changed(generation)
 
     def post_update_pod_sandbox(self, pod: m.PodSandbox) -> None:
         """Write the pod's values again, because the kubelet has overwritten them."""
         generation, context = self.reapply.generation, contexts.pod_context(pod)
         self.held.put_pod(pod.id, context)
-        self._quietly("pod", lambda: self.reapply.pod(context, force=True))
+        self._call_and_log_error("pod", lambda: self.reapply.pod(context, force=True))
         self._decide_again_if_changed(generation)
 
     def remove_pod_sandbox(self, pod: m.PodSandbox) -> None:
         """Undo the hooks' changes for the pod."""
         self.held.drop_pod(pod.id)
-        self._quietly("removal", lambda: self._removed(contexts.pod_context(pod)))
+        self._call_and_log_error("removal", lambda: self._pod_removed(contexts.pod_context(pod)))
 
     # -- containers ---------------------------------------------------------------------------------------------------
 
@@ -179,15 +179,19 @@ class HookPlugin(Plugin):
         self._write_pending(context.pod)
         changes = self._valid_changes(context, self._decide(CREATE, context))
         parts = self._parts
-        folder_results = self._quietly("folders", lambda: parts.profile.prepare(parts.root, changes, parts.store.node))
+        folder_results = self._call_and_log_error(
+            "folders", lambda: parts.profile.prepare(parts.root, changes, parts.store.node)
+        )
         if folder_results:
             parts.decisions.record(context, self._transport, folder_results)
         asked_for = messages.reported(container.linux.resources)
         self.held.put(container.id, InventoryEntry(pod.id, context, changes, generation, requested=asked_for))
-        message = self._converted(
+        message = self._converted_message(
             context, lambda: translation.adjustment(changes, context.resources, parts.executor.on_v2)
         )
-        room = self._quietly("room", lambda: self.updates.room(container.id, context, self.time_left())) or []
+        room = (
+            self._call_and_log_error("room", lambda: self.updates.room(container.id, context, self.time_left())) or []
+        )
         adjusted = Adjustment.of(message) if message is not None and message.ByteSize() else None
         return adjusted, [Update.of(update) for update in room]
 
@@ -199,7 +203,7 @@ class HookPlugin(Plugin):
         entry.reported = messages.reported(container.linux.resources)
         if entry.changes:
             self._compare(entry, container)
-        self._quietly("room", lambda: self.updates.created(container.id))
+        self._call_and_log_error("room", lambda: self.updates.created(container.id))
         self._decide_again_if_changed(entry.generation)
 
     def start_container(self, pod: m.PodSandbox, container: m.Container) -> None:
@@ -209,7 +213,7 @@ class HookPlugin(Plugin):
         self._write_pending(entry.context.pod)  # systemd creates the pod's slice with its first container, after create
         self._clear(entry)
         if entry.changes:
-            self._quietly("start", partial(self._write_missing, entry, entry.changes, container))
+            self._call_and_log_error("start", partial(self._write_missing, entry, entry.changes, container))
 
     def update_container(self, pod: m.PodSandbox, container: m.Container, resources: m.LinuxResources) -> Update | None:
         """Apply the rules to the resources that the kubelet requests."""
@@ -222,7 +226,7 @@ class HookPlugin(Plugin):
         entry.generation = entry.answered = generation
         self._decide_again_if_changed(generation)
         changes = self.updates.values_to_keep(entry, resources) | changes
-        message = self._converted(
+        message = self._converted_message(
             context, lambda: translation.update(changes, container.id, self._parts.executor.on_v2)
         )
         return Update.of(message) if message is not None else None
@@ -251,7 +255,7 @@ class HookPlugin(Plugin):
 
     def _write_pending(self, pod: Pod) -> None:
         """Write the values of a pod that have waited for its cgroup."""
-        results = self._quietly("pod", lambda: self._parts.executor.retry(pod.folder))
+        results = self._call_and_log_error("pod", lambda: self._parts.executor.retry(pod.folder))
         self._parts.decisions.record(pod, self._transport, results or [])
 
     # -- helpers -------------------------------------------------------------------------------------------------------
@@ -278,7 +282,7 @@ class HookPlugin(Plugin):
         self._parts.decisions.record(context, self._transport, left_out)
         return changes
 
-    def _converted(self, context: Container, convert: Callable[[], _T]) -> _T | None:
+    def _converted_message(self, context: Container, convert: Callable[[], _T]) -> _T | None:
         """Convert changes to a message of the runtime. An error is recorded, and the result is None."""
         try:
             return convert()
@@ -318,7 +322,7 @@ class HookPlugin(Plugin):
         self.held.put(container.id, entry)
         if outcome.failed is not None:
             raise Reject(str(outcome.failed))
-        self._quietly("start", lambda: self._parts.decisions.carry_out(context, outcome, self._transport))
+        self._call_and_log_error("start", lambda: self._parts.decisions.carry_out(context, outcome, self._transport))
         self._decide_again_if_changed(generation)
         return entry
 
@@ -333,20 +337,22 @@ class HookPlugin(Plugin):
 
     def _clear(self, entry: InventoryEntry) -> None:
         if clears_cpus(entry.changes):
-            results = self._quietly("clear", lambda: clear_cpus(self._parts.executor, entry.context.folder))
+            results = self._call_and_log_error("clear", lambda: clear_cpus(self._parts.executor, entry.context.folder))
             self._parts.decisions.record(entry.context, self._transport, results or [])
 
     def _compare(self, entry: InventoryEntry, container: m.Container) -> None:
         context, changes = entry.context, entry.changes or NO_CHANGES
-        results = self._quietly("record", lambda: translation.comparison_results(container, changes, context.folder))
+        results = self._call_and_log_error(
+            "record", lambda: translation.comparison_results(container, changes, context.folder)
+        )
         self._parts.decisions.record(context, self._transport, results or [])
 
-    def _removed(self, context: Pod) -> None:
+    def _pod_removed(self, context: Pod) -> None:
         outcome = self._parts.decisions.decide(REMOVE_POD, context, self._transport)
         self._parts.decisions.carry_out(context, outcome, self._transport)
         self._parts.decisions.removed(context)
 
-    def _quietly(self, what: str, act: Callable[[], _T]) -> _T | None:
+    def _call_and_log_error(self, what: str, act: Callable[[], _T]) -> _T | None:
         """Call a function and log its exception, which must not affect the container."""
         try:
             return act()

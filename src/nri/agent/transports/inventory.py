@@ -75,14 +75,14 @@ class RuntimeInventory:
         """Call a function after each change, in the thread that made the change."""
         self._listeners.append(listener)
 
-    def _changed(self) -> None:
+    def _notify_listeners(self) -> None:
         for listener in self._listeners:
             listener()
 
     def note_problem(self, problem: str) -> None:
         """Record why the inventory may be old; "" after the runtime reported all running pods and containers."""
         self.problem, self.synced = problem, self.synced or not problem
-        self._changed()
+        self._notify_listeners()
 
     def pods(self) -> list[tuple[str, Pod]]:
         """Return the pods by the ids of their sandboxes."""
@@ -116,19 +116,19 @@ class RuntimeInventory:
         with self._lock:
             self._pods[pod_id] = context
             self._started_ns[pod_id] = min([seen_ns, *filter(None, made_ns)])
-        self._changed()
+        self._notify_listeners()
 
     def put(self, container_id: str, container: InventoryEntry) -> None:
         """Add a container."""
         container.context = replace(container.context, env={})  # no decision on a running container needs it
         with self._lock:
             self._containers[container_id] = container
-        self._changed()
+        self._notify_listeners()
 
     def mark_created(self, container: InventoryEntry, context: Container) -> None:
         """Record that the runtime has created a container, and its current context."""
         container.created, container.context = True, context
-        self._changed()
+        self._notify_listeners()
 
     def get_or_add(self, container_id: str, new: InventoryEntry) -> InventoryEntry:
         """Return a container; add `new` if the container is unknown."""
@@ -149,13 +149,13 @@ class RuntimeInventory:
         with self._lock:
             container.context = replace(context, resources=replace(before, **named), env={})
             container.request_count += 1
-        self._changed()
+        self._notify_listeners()
 
     def drop(self, container_id: str) -> InventoryEntry | None:
         """Forget a container, and return its entry."""
         with self._lock:
             entry = self._containers.pop(container_id, None)
-        self._changed()
+        self._notify_listeners()
         return entry
 
     def drop_pod(self, pod_id: str) -> list[InventoryEntry]:
@@ -165,7 +165,7 @@ class RuntimeInventory:
             self._started_ns.pop(pod_id, None)
             numbers = [number for number, container in self._containers.items() if container.pod_id == pod_id]
             entries = [self._containers.pop(number) for number in numbers]
-        self._changed()
+        self._notify_listeners()
         return entries
 
     def keep_only(self, pods: set[str], containers: set[str]) -> list[Pod]:

@@ -75,11 +75,11 @@ def container_id(number: str, annotations: Mapping[str, str] | None = None, runt
     return f"{'docker' if _DOCKER_TYPE in (annotations or {}) else runtime}://{number}"
 
 
-def _never(_name: str) -> bool:
+def _no_name(_name: str) -> bool:
     return False
 
 
-def is_expressible(name: str, on_v2: Callable[[str], bool] = _never) -> bool:
+def is_expressible(name: str, on_v2: Callable[[str], bool] = _no_name) -> bool:
     """Return whether NRI can express a knob.
 
     Args:
@@ -91,7 +91,7 @@ def is_expressible(name: str, on_v2: Callable[[str], bool] = _never) -> bool:
     return (name.startswith(UNIFIED) or unified_place(name) is not None) and on_v2(name)
 
 
-def adjustment(changes: Changes, on_v2: Callable[[str], bool] = _never) -> m.ContainerAdjustment:
+def adjustment(changes: Changes, on_v2: Callable[[str], bool] = _no_name) -> m.ContainerAdjustment:
     """Return changes as an adjustment of a container that is being created; `on_v2` as for `is_expressible`."""
     message = m.ContainerAdjustment()
     _set(message.linux.resources, changes.knobs, on_v2)
@@ -119,7 +119,7 @@ def adjustment(changes: Changes, on_v2: Callable[[str], bool] = _never) -> m.Con
 
 
 def update(
-    changes: Changes, container: str, on_v2: Callable[[str], bool] = _never, *, rdt_class: bool = False
+    changes: Changes, container: str, on_v2: Callable[[str], bool] = _no_name, *, rdt_class: bool = False
 ) -> m.ContainerUpdate | None:
     """Return changes as an update of a container, or None if the update would be empty.
 

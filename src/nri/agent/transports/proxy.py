@@ -59,7 +59,7 @@ class ProxyTransport(PluginTransport[ProxyPlugin]):
             return
         self._stopped.clear()
         reporters = () if self._reporter is None else (self._reporter,)
-        proxy = Proxy(proxy_settings(self._settings), admit=self._admit, reporters=reporters)
+        proxy = Proxy(proxy_settings(self._settings), admit=self._connect_plugin, reporters=reporters)
         self.proxy = proxy
         try:
             proxy.start()
@@ -104,7 +104,7 @@ class ProxyTransport(PluginTransport[ProxyPlugin]):
 
     # -- the plugin's connection --------------------------------------------------------------------------------------
 
-    def _admit(self, adaptation: Adaptation) -> None:
+    def _connect_plugin(self, adaptation: Adaptation) -> None:
         """Connect the plugin, and wait up to `ADMIT_S` until it is ready."""
         self._thread = threading.Thread(
             target=self._connect, args=(adaptation,), name="nri-agent-proxy-plugin", daemon=True
@@ -124,7 +124,7 @@ class ProxyTransport(PluginTransport[ProxyPlugin]):
             with self._lock:
                 self._session = session
             try:
-                _take(adaptation, runtime_end, plugin_end)
+                _connect_adaptation(adaptation, runtime_end, plugin_end)
                 problem = session.run()
             except Exception as error:  # noqa: BLE001 - the agent connects again
                 problem = str(error) if isinstance(error, NriError) else f"{type(error).__name__}: {error}"
@@ -163,7 +163,7 @@ def proxy_settings(settings: AgentSettings) -> ProxySettings:
     )
 
 
-def _take(adaptation: Adaptation, runtime_end: socket.socket, plugin_end: socket.socket) -> None:
+def _connect_adaptation(adaptation: Adaptation, runtime_end: socket.socket, plugin_end: socket.socket) -> None:
     """Pass one end of a connection to the adaptation. Close both ends if the adaptation refuses it."""
     try:
         adaptation.connect(runtime_end)

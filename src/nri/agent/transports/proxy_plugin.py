@@ -96,7 +96,7 @@ class ProxyPlugin(HookPlugin):
             return
         self._set_cgroup_path(pod, container)
         self.held.mark_created(entry, contexts.with_current_folder(entry.context, pod, container, self._scheme))
-        self._quietly("start", lambda: self._write_values(entry))
+        self._call_and_log_error("start", lambda: self._write_values(entry))
 
     def update_container(self, pod: m.PodSandbox, container: m.Container, resources: m.LinuxResources) -> Update | None:
         """Apply the rules to the resources that the kubelet requests."""

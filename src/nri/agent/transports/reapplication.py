@@ -38,7 +38,7 @@ PORTION: Final = 32
 _SHARE: Final = 0.5
 
 
-class _Due(NamedTuple):
+class _DueUpdate(NamedTuple):
     """An update to be sent. `request_count` is the entry's count at the time of the decision."""
 
     entry: InventoryEntry
@@ -56,7 +56,7 @@ class Reapply:
     """
 
     def __init__(self, parts: Parts, inventory: RuntimeInventory, transport: str) -> None:
-        self._parts, self._held, self._transport = parts, inventory, transport
+        self._parts, self._inventory, self._transport = parts, inventory, transport
         self.generation = 0
         self.left = False
         self._missing: set[str] = set()
@@ -79,7 +79,7 @@ class Reapply:
         until = None if time_left_s is None else monotonic() + time_left_s * _SHARE
         updates, decisions = [], []
         self.left = False
-        for number, entry in self._held.containers():
+        for number, entry in self._inventory.containers():
             if number not in reported:
                 continue
             if until is not None and monotonic() > until:
@@ -93,7 +93,7 @@ class Reapply:
             if update is not None:
                 updates.append(update)
             decisions.append((entry, changes))
-        for context in [context for _, context in self._held.pods()]:
+        for context in [context for _, context in self._inventory.pods()]:
             self.left |= not self.pod(context) if until is None or monotonic() < until else True
         for entry, changes in decisions:
             if until is not None and monotonic() > until:
@@ -105,7 +105,7 @@ class Reapply:
     def run(self, runtime: RuntimeHandle) -> bool:
         """Decide for all pods and containers, and send changed decisions. Returns whether all of them succeeded."""
         generation = self.generation
-        refused = [context for _, context in self._held.pods() if not self.pod(context)]
+        refused = [context for _, context in self._inventory.pods() if not self.pod(context)]
         well = not runtime.connected or self._send_all(runtime, generation)
         retried = [self.pod(context) for context in refused]
         return well and all(retried) and generation == self.generation
@@ -115,16 +115,16 @@ class Reapply:
 
         A restarted runtime may not report the removal of an older pod.
         """
-        used = {entry.pod_id for _, entry in self._held.containers()}
+        used = {entry.pod_id for _, entry in self._inventory.containers()}
         exists = self._parts.executor.hierarchies.exists
         missing = {
             number: context
-            for number, context in self._held.pods()
+            for number, context in self._inventory.pods()
             if number not in used and not (context.folder and exists(context.folder))
         }
         vanished = [context for number, context in missing.items() if number in self._missing]
         for number in self._missing & set(missing):
-            self._held.drop_pod(number)
+            self._inventory.drop_pod(number)
         self._missing = set(missing)
         return vanished
 
@@ -146,8 +146,8 @@ class Reapply:
     # -- containers ---------------------------------------------------------------------------------------------------
 
     def _send_all(self, runtime: RuntimeHandle, generation: int) -> bool:
-        well, portion = True, list[_Due]()
-        for number, entry in self._held.containers():
+        well, portion = True, list[_DueUpdate]()
+        for number, entry in self._inventory.containers():
             if not entry.created:  # a container that is being created is decided afterwards
                 continue
             request_number, before = entry.request_count, entry.changes
@@ -159,13 +159,13 @@ class Reapply:
             self._write_others(entry, changes)
             update = self._update(entry, changes, number)
             if update is not None:
-                portion.append(_Due(entry, changes, update, request_number))
+                portion.append(_DueUpdate(entry, changes, update, request_number))
             if len(portion) == PORTION:
                 well &= self._send(runtime, portion)
                 portion = []
         return self._send(runtime, portion) and well
 
-    def _send(self, runtime: RuntimeHandle, portion: list[_Due]) -> bool:
+    def _send(self, runtime: RuntimeHandle, portion: list[_DueUpdate]) -> bool:
         """Send updates, and record their outcomes. Returns False if an update has to be sent again."""
         if not portion:
             return True
@@ -181,12 +181,12 @@ class Reapply:
         well = True
         for due in portion:
             number, entry = due.update.container_id, due.entry
-            if self._held.container(number) is not entry:  # the container has stopped meanwhile
+            if self._inventory.container(number) is not entry:  # the container has stopped meanwhile
                 continue
             bad = number in failed
             if not bad:
                 entry.reported.update(translation.updatable(due.changes, self._parts.executor.on_v2).knobs)
-            self._tell(entry, due.changes, reason if bad else "")
+            self._record_outcome(entry, due.changes, reason if bad else "")
             if (
                 bad or entry.request_count != due.request_count
             ):  # the kubelet has sent another request meanwhile: decide again
@@ -226,7 +226,7 @@ class Reapply:
         try:
             return translation.update(changes, number, self._parts.executor.on_v2, reported)
         except Exception as error:  # noqa: BLE001 - an error of one container must not stop the others
-            self._tell(entry, changes, f"the decision cannot be converted to a message: {plain(str(error))}")
+            self._record_outcome(entry, changes, f"the decision cannot be converted to a message: {plain(str(error))}")
             return None
 
     def _write_others(self, entry: InventoryEntry, changes: Changes) -> None:
@@ -246,7 +246,7 @@ class Reapply:
             except Exception:  # noqa: BLE001 - an error of one write must not stop the others
                 _log.exception("mode %s: a write failed", self._transport)
 
-    def _tell(self, entry: InventoryEntry, changes: Changes, reason: str) -> None:
+    def _record_outcome(self, entry: InventoryEntry, changes: Changes, reason: str) -> None:
         outcome = host.Outcome.REFUSED if reason else host.Outcome.APPLIED
         target = entry.context.folder
         sent = translation.updatable(changes, self._parts.executor.on_v2).knobs

@@ -52,11 +52,11 @@ def _complaint(name: str, value: Setting) -> str:
 def adjustment(changes: Changes, requested: Resources | None, on_v2: OnV2) -> m.ContainerAdjustment:
     """Return changes as an adjustment of a container for which the kubelet requested these resources."""
     message = messages.adjustment(changes, on_v2)
-    _note(message, changes, requested)
+    _add_quota_annotation(message, changes, requested)
     return message
 
 
-def _note(message: m.ContainerAdjustment, changes: Changes, requested: Resources | None) -> None:
+def _add_quota_annotation(message: m.ContainerAdjustment, changes: Changes, requested: Resources | None) -> None:
     """Add an annotation with the requested quota, if the adjustment sets another quota."""
     quota = requested.cfs_quota if requested is not None else None
     if quota is not None and quota > 0 and (scaled := changes.number(QUOTA)) not in (None, quota, -1):

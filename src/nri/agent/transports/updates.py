@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from nri.agent.executor import Written, tidy
+from nri.agent.executor import WriteOutcome, tidy
 from nri.agent.hooks import MAKE_ROOM
 from nri.agent.model import (
     AT_CREATION,
@@ -55,7 +55,7 @@ _REQUESTED_KNOBS: Final = (SHARES, QUOTA, MEMORY_LIMIT)
 _LEFT_OUT: Final = "the runtime accepted the update without setting the value, so the value was written to its file"
 
 
-class _Due(NamedTuple):
+class _DueUpdate(NamedTuple):
     """An update of one container, with the indexes of its values in the list of requested writes."""
 
     entry: InventoryEntry
@@ -83,20 +83,20 @@ class RuntimeUpdates:
         runtime: Callable[[], RuntimeHandle],
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._parts, self._held, self.name = parts, inventory, transport
-        self._runtime, self._now = runtime, now
+        self._parts, self._inventory, self.name = parts, inventory, transport
+        self._runtime, self._clock = runtime, now
         self._deaf_until = 0.0
         #: Refused values by container and knob, each with the time before which the value is not sent again.
         self._refused: dict[tuple[str, str], tuple[Setting, float]] = {}
         #: Unconfirmed values of other containers, by the id of the container that is being created.
-        self._room: dict[str, list[tuple[Container, list[Write]]]] = {}
+        self._unconfirmed_values: dict[str, list[tuple[Container, list[Write]]]] = {}
         #: Knobs that are not sent to the runtime, because a later agent reads the kubelet's request from its view.
         self._asked_for = _REQUESTED_KNOBS if isinstance(parts.pods, NriPods) else ()
         self._makes_room = any(MAKE_ROOM in row.stages for row in parts.profile.hooks)
 
     # -- strategies ---------------------------------------------------------------------------------------------------
 
-    def write(self, requests: Sequence[Write]) -> list[Written]:
+    def write(self, requests: Sequence[Write]) -> list[WriteOutcome]:
         """Write values through the runtime or the executor, and return a result for each of `requests`, in their order.
 
         Cgroups above containers are written first, because a parent's value must grow before its containers' values.
@@ -104,7 +104,7 @@ class RuntimeUpdates:
         after them.
         """
         executor = self._parts.executor
-        due = self._due(requests)
+        due = self._due_updates(requests)
         reason_by_place = {place: "" for update in due for place in update.places}
         by_file = [place for place in range(len(requests)) if place not in reason_by_place]
         results = dict(zip(by_file, executor.write([requests[place] for place in by_file], keep=False), strict=True))
@@ -118,16 +118,16 @@ class RuntimeUpdates:
         return [
             _by_update(results[place], reason_by_place[place])
             if place in reason_by_place
-            else Written(results[place], False)
+            else WriteOutcome(results[place], False)
             for place in range(len(requests))
         ]
 
-    def _due(self, requests: Sequence[Write]) -> list[_Due]:
+    def _due_updates(self, requests: Sequence[Write]) -> list[_DueUpdate]:
         """Return the updates with values that were decided now or could not be sent before."""
-        runtime, now = self._runtime(), self._now()
+        runtime, now = self._runtime(), self._clock()
         if not runtime.connected:
             return []
-        listed = dict(self._held.containers())
+        listed = dict(self._inventory.containers())
         by_folder: dict[str, str] = {}
         if requests:
             by_folder = {tidy(entry.context.folder).rpartition("/")[2]: key for key, entry in listed.items()}
@@ -144,7 +144,9 @@ class RuntimeUpdates:
         updates = (self._due_update(number, entry, places) for number, entry in listed.items() if entry.decided)
         return [update for update in updates if update is not None]
 
-    def _due_update(self, number: str, entry: InventoryEntry, places: Mapping[tuple[str, str], int]) -> _Due | None:
+    def _due_update(
+        self, number: str, entry: InventoryEntry, places: Mapping[tuple[str, str], int]
+    ) -> _DueUpdate | None:
         values = {
             name: value
             for name, value in entry.decided.items()
@@ -154,7 +156,7 @@ class RuntimeUpdates:
         update = translation.update(Changes(values), number, self._parts.executor.on_v2)
         if update is None:
             return None
-        return _Due(entry, update, values, [places[number, name] for name in values if (number, name) in places])
+        return _DueUpdate(entry, update, values, [places[number, name] for name in values if (number, name) in places])
 
     def _value(self, write: Write) -> Setting | None:
         """Return the value of a write for an update, or None if an update cannot express it in the kernel's unit.
@@ -175,24 +177,24 @@ class RuntimeUpdates:
             return value
         return write.value or None
 
-    def _send(self, due: Sequence[_Due]) -> list[tuple[_Due, str]]:
+    def _send(self, due: Sequence[_DueUpdate]) -> list[tuple[_DueUpdate, str]]:
         """Send updates, and return each with the reason why the runtime refused it; "" if the runtime accepted it."""
-        outcomes, until = [], self._now() + _ROUND_S
+        outcomes, until = [], self._clock() + _ROUND_S
         for start in range(0, len(due), PORTION):
             portion = due[start : start + PORTION]
-            if self._now() > until:
-                outcomes += [(update, "the time of the round was over") for update in portion]
+            if self._clock() > until:
+                outcomes += [(update, "the round's time was up") for update in portion]
             else:
                 outcomes += self._send_portion(portion)
         for update, reason in outcomes:
             if reason:
                 self._parts.observer.met(self.name, "update refused")
-            elif self._held.container(update.update.container_id) is update.entry:
+            elif self._inventory.container(update.update.container_id) is update.entry:
                 update.entry.reported.update(update.values)
         return outcomes
 
-    def _send_portion(self, portion: Sequence[_Due]) -> list[tuple[_Due, str]]:
-        reason, until = "the update failed", self._now() + _PAUSE_S
+    def _send_portion(self, portion: Sequence[_DueUpdate]) -> list[tuple[_DueUpdate, str]]:
+        reason, until = "the update failed", self._clock() + _PAUSE_S
         try:
             failed = {
                 update_.container_id
@@ -244,11 +246,13 @@ class RuntimeUpdates:
             return []
         until = None if time_left_s is None else time.monotonic() + time_left_s * _SHARE
         updates: list[m.ContainerUpdate] = []
-        looked_at = self._room[created] = []
-        running = [(number, entry) for number, entry in self._held.containers() if entry.created and number != created]
+        looked_at = self._unconfirmed_values[created] = []
+        running = [
+            (number, entry) for number, entry in self._inventory.containers() if entry.created and number != created
+        ]
         for position, (number, entry) in enumerate(running):
             if until is not None and time.monotonic() > until:
-                self._parts.observer.left_out("containers during a creation", len(running) - position)
+                self._parts.observer.left_out("containers updated during a creation", len(running) - position)
                 break
             update = self._room_update(number, entry, new, looked_at)
             if update is not None:
@@ -284,23 +288,23 @@ class RuntimeUpdates:
 
     def created(self, number: str) -> None:
         """Read the kernel's values after the updates in the reply to CreateContainer, and record the results."""
-        for context, requests in self._room.pop(number, []):
+        for context, requests in self._unconfirmed_values.pop(number, []):
             results_of_writes = self._parts.executor.write(requests, force=True, keep=False)
             results = [_by_update(result, "").result for result in results_of_writes]
             self._parts.decisions.record(context, self.name, results)
 
     def forget(self, number: str) -> None:
         """Forget the updates for a container that was not created."""
-        self._room.pop(number, None)
+        self._unconfirmed_values.pop(number, None)
 
 
-def _by_update(result: Result, reason: str) -> Written:
+def _by_update(result: Result, reason: str) -> WriteOutcome:
     """Return the result of a value that was sent to the runtime, from the result of the executor's later check."""
     if reason:
         words = f"the runtime refused the value, so the value was written to its file: {reason}"
-        return Written(replace(result, reason=f"{result.reason}; {words}" if result.reason else words), False)
+        return WriteOutcome(replace(result, reason=f"{result.reason}; {words}" if result.reason else words), False)
     if result.outcome is Outcome.UNCHANGED:
-        return Written(replace(result, outcome=Outcome.APPLIED), True)
+        return WriteOutcome(replace(result, outcome=Outcome.APPLIED), True)
     if result.outcome is Outcome.APPLIED:
-        return Written(replace(result, reason=_LEFT_OUT), False)
-    return Written(result, True)
+        return WriteOutcome(replace(result, reason=_LEFT_OUT), False)
+    return WriteOutcome(result, True)

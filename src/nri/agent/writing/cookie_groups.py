@@ -67,7 +67,7 @@ class CookieGroups:
         self._cookies = cookies
         self.entries: dict[str, HeldCookie] = {}
         self.members: dict[str, str] = {}
-        self._seen: dict[tuple[str, str], float] = {}
+        self._last_use: dict[tuple[str, str], float] = {}
 
     def enable(
         self, group: str, container: str, pids: Sequence[int], now: float = 0.0, *, forget_moved: bool = True
@@ -81,43 +81,43 @@ class CookieGroups:
             now: the current time in monotonic seconds.
             forget_moved: whether processes that were in another group are removed from that group.
         """
-        self._forget(now)
+        self._forget_unused(now)
         if not pids:
             return True
         if forget_moved:
             for name, other in self.entries.items():
                 other.pids.difference_update(pids if name != group else ())
-        entry = self._valid(group)
+        entry = self._valid_cookie(group)
         if entry is not None:
             if entry.pids.issuperset(pids):
-                self._keep(group, container, entry, now)
+                self._add_member(group, container, entry, now)
                 return True
             shared, lost = self.share(pids, sorted(entry.pids), entry.cookie)
             entry.pids.difference_update(lost if shared is None or shared else ())
             if shared is not None:
                 entry.pids.update(shared)
                 if shared:
-                    self._keep(group, container, entry, now)
+                    self._add_member(group, container, entry, now)
                 return bool(shared)
-            self._drop(group, container, entry)
+            self._remove_member(group, container, entry)
         try:
             cookie, added = self.add(pids)
         except OSError:
             return False
         if cookie > NO_COOKIE:
-            self._keep(group, container, HeldCookie(cookie, added), now)
+            self._add_member(group, container, HeldCookie(cookie, added), now)
         return cookie > NO_COOKIE
 
     def disable(self, container: str, pids: Sequence[int], now: float = 0.0) -> None:
         """Remove the cookie from a container's processes, if the container was in a group."""
-        self._forget(now)
+        self._forget_unused(now)
         last = self.members.get(container)
-        entry = self._valid(last) if last is not None else None
+        entry = self._valid_cookie(last) if last is not None else None
         if last is None or not pids:
             return
         entry = entry or HeldCookie(NO_COOKIE)
         entry.pids.difference_update(self.clear(pids))
-        self._drop(last, container, entry)
+        self._remove_member(last, container, entry)
 
     def load(self, group: str, container: str, pids: Sequence[int], now: float = 0.0) -> bool:
         """Record the cookie that a container has at the start. Returns whether the container has processes."""
@@ -132,7 +132,7 @@ class CookieGroups:
         if entry is None:
             entry = HeldCookie(cookie)
         entry.pids.update(having)
-        self._keep(group, container, entry, now)
+        self._add_member(group, container, entry, now)
         return True
 
     def current(self, pids: Sequence[int]) -> tuple[int, list[int]]:
@@ -199,25 +199,25 @@ class CookieGroups:
         except OSError:
             return list(targets)
 
-    def _valid(self, group: str) -> HeldCookie | None:
+    def _valid_cookie(self, group: str) -> HeldCookie | None:
         entry = self.entries.get(group)
         return entry if entry is not None and entry.valid else None
 
-    def _keep(self, group: str, container: str, entry: HeldCookie, now: float) -> None:
+    def _add_member(self, group: str, container: str, entry: HeldCookie, now: float) -> None:
         self.members[container] = group
         if entry.valid:
             self.entries[group] = entry
         else:
             self.entries.pop(group, None)
-        self._seen[("group", group)] = self._seen[("member", container)] = now
+        self._last_use[("group", group)] = self._last_use[("member", container)] = now
 
-    def _drop(self, group: str, container: str, entry: HeldCookie) -> None:
+    def _remove_member(self, group: str, container: str, entry: HeldCookie) -> None:
         self.members.pop(container, None)
         if not entry.valid:
             self.entries.pop(group, None)
 
-    def _forget(self, now: float) -> None:
+    def _forget_unused(self, now: float) -> None:
         """Forget groups and members that were not used for `_FORGET_AFTER_S`."""
-        for kind, name in [key for key, last_seen in self._seen.items() if now - last_seen > _FORGET_AFTER_S]:
-            del self._seen[(kind, name)]
+        for kind, name in [key for key, last_seen in self._last_use.items() if now - last_seen > _FORGET_AFTER_S]:
+            del self._last_use[(kind, name)]
             (self.entries if kind == "group" else self.members).pop(name, None)

@@ -29,11 +29,11 @@ class KernelCookies:
 
     def assign(self, source: int, targets: Sequence[int]) -> list[int]:
         """Give the cookie of one process to others, and return the processes that did not get it."""
-        return _failed(targets, self._scheduler.share(source, targets))
+        return _failed_pids(targets, self._scheduler.share(source, targets))
 
     def clear(self, pids: Sequence[int]) -> list[int]:
         """Remove the cookies of processes, and return the processes that kept their cookie."""
-        return _failed(pids, self._scheduler.clear(pids))
+        return _failed_pids(pids, self._scheduler.clear(pids))
 
 
 class CoreScheduling:
@@ -87,7 +87,7 @@ class CoreScheduling:
                 self.groups.load(group, container, pids, self._clock())
 
 
-def _failed(pids: Sequence[int], results: Sequence[Result]) -> list[int]:
+def _failed_pids(pids: Sequence[int], results: Sequence[Result]) -> list[int]:
     return [pid for pid, result in zip(pids, results, strict=True) if not result.in_force]
 
 

@@ -54,16 +54,16 @@ class CriUpdates:
     """
 
     def __init__(self, socket: str, *, runtime_alone: bool = False, now: Callable[[], float] = time.monotonic) -> None:
-        self._socket, self._now = socket, now
+        self._socket, self._clock = socket, now
         self._knobs: Collection[str] = _FIELDS.keys() - (_REQUESTED_KNOBS if runtime_alone else ())
         self._client: CriClient | None = None
-        self._told: dict[tuple[str, str], str] = {}
+        self._sent_values: dict[tuple[str, str], str] = {}
         self._deaf_until = 0.0
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         """The number of remembered values that were sent."""
-        return len(self._told)
+        return len(self._sent_values)
 
     def tell(self, in_force: Iterable[Write]) -> None:
         """Send values in force, with one call for each container. Errors are only logged: the files are written."""
@@ -72,12 +72,12 @@ class CriUpdates:
             for write in in_force:
                 match = _ID.fullmatch(write.folder.rstrip("/").rpartition("/")[2])
                 is_reportable = match is not None and write.knob in self._knobs and write.value
-                if match and is_reportable and self._told.get((match[1], write.knob)) != write.value:
+                if match and is_reportable and self._sent_values.get((match[1], write.knob)) != write.value:
                     new.setdefault(match[1], {})[write.knob] = write.value
             for number, values in new.items():
-                if self._now() < self._deaf_until:
+                if self._clock() < self._deaf_until:
                     return
-                self._one(number, values)
+                self._update_container(number, values)
 
     def forget(self, folder: str) -> None:
         """Forget the values that were sent for a container."""
@@ -85,9 +85,9 @@ class CriUpdates:
         if match is not None:
             with self._lock:
                 for knob in _FIELDS:
-                    self._told.pop((match[1], knob), None)
+                    self._sent_values.pop((match[1], knob), None)
 
-    def _one(self, number: str, values: dict[str, str]) -> None:
+    def _update_container(self, number: str, values: dict[str, str]) -> None:
         fields: dict[str, Any] = {
             _FIELDS[knob]: value if knob in _LISTS else int(value) for knob, value in values.items()
         }
@@ -99,11 +99,11 @@ class CriUpdates:
         except RpcError as error:
             _log.warning("the runtime refuses %s for container %s: %s", values, number[:12], plain(str(error), 200))
         except NriError as error:
-            self._deaf_until = self._now() + _PAUSE_S
+            self._deaf_until = self._clock() + _PAUSE_S
             _log.warning(
                 "values were written to cgroup files, but the runtime could not be notified: %s", plain(str(error), 200)
             )
             return
-        if len(self._told) >= _MAX_VALUES:
-            self._told.clear()
-        self._told.update(((number, knob), value) for knob, value in values.items())
+        if len(self._sent_values) >= _MAX_VALUES:
+            self._sent_values.clear()
+        self._sent_values.update(((number, knob), value) for knob, value in values.items())

@@ -63,7 +63,7 @@ class Builder:
 
         def __getattr__(self, name: str) -> Any:
             verb = name.partition("_")[0].lower()
-            method = _nearest(type(self), name) if verb.startswith(("set", "add", "remove", "update")) else ""
+            method = _similar_method(type(self), name) if verb.startswith(("set", "add", "remove", "update")) else ""
             class_name = type(self).__name__
             advice = f"did you mean {method}()?" if method else f"help({class_name}) lists its methods"
             # If name and obj are None, Python does not append its own suggestion to the advice.
@@ -138,13 +138,13 @@ class Answer(Builder):
 
 def _refusal(name: str) -> Callable[[Any, Any], None]:
     def refuse(builder: Any, _value: Any) -> None:
-        kind, method = type(builder), _nearest(type(builder), f"set_{name}")
+        kind, method = type(builder), _similar_method(type(builder), f"set_{name}")
         raise AttributeError(f"{kind.__name__}.{name} is read-only{method and f': write with {method}()'}")
 
     return refuse
 
 
-def _nearest(cls: type, name: str) -> str:
+def _similar_method(cls: type, name: str) -> str:
     """The method whose name is most similar, or "". `name` may also be a Go method or a property."""
     import re
 

@@ -302,9 +302,9 @@ def process_args(values: Any) -> list[str]:
             " update_args([]) restores the image's command line"
         )
     if not words[0]:
-        raise ValueError("args must not begin with an empty text; to replace another plugin's args, use update_args()")
+        raise ValueError("args must not begin with an empty string; update_args() replaces another plugin's args")
     if " " in words[0]:
-        warn_once(f"args begin with {words[0]!r}: a program whose name has a blank; write {words[0].split()}")
+        warn_once(f"args begin with {words[0]!r}: a program whose name has a space; write {words[0].split()}")
     return words
 
 
@@ -326,7 +326,7 @@ def hook_env(path: str, values: Any) -> list[str]:
         TypeError: the environment is a dict, or not a list of texts.
     """
     if isinstance(values, dict):
-        raise TypeError(f"env must be a list of texts NAME=value, not a dict: {values!r}")
+        raise TypeError(f"env must be a list of strings NAME=value, not a dict: {values!r}")
     entries = texts("env", values)
     for entry in entries:
         if "=" not in entry[1:]:
@@ -364,7 +364,7 @@ def device_name(name: str, value: Any) -> str:
     """
     word = text(name, value)
     if len(word.encode()) > _MAX_DEVICE_NAME or "/" in word or word in {".", ".."} or word.split() not in ([word], []):
-        raise ValueError(f"{name} must have at most {_MAX_DEVICE_NAME} bytes, without '/' and blanks, not {value!r}")
+        raise ValueError(f"{name} must have at most {_MAX_DEVICE_NAME} bytes, without '/' and spaces, not {value!r}")
     return word
 
 
@@ -421,7 +421,7 @@ _annotation_keys: set[str] = set()
 
 def _log_blank(what: str, key: str) -> None:
     if " " in key or not key.isprintable():
-        warn_once(f"{what} {key!r} contains a blank: no program will look for it")
+        warn_once(f"{what} {key!r} contains a space: no program will look for it")
 
 
 def cgroups_path(name: str, value: Any) -> str:
@@ -432,7 +432,7 @@ def cgroups_path(name: str, value: Any) -> str:
     """
     path = text(name, value, allow_empty=False)
     if ".." in path.split("/"):
-        warn_once(f"the cgroup path {path!r} contains '..': runc and crun remove it together with the folder before")
+        warn_once(f"the cgroup path {path!r} contains '..': runc and crun remove it together with the name before it")
     if not path.startswith("/") and path.count(":") != 2:
         warn_once(f"the cgroup path {path!r} is relative: the result depends on the runtime; begin it with '/'")
     return path
@@ -447,9 +447,9 @@ def texts(name: str, values: Any) -> list[str]:
     """
     if isinstance(values, (str, bytes)):
         words = values.replace(",", " ").split() if isinstance(values, str) else [values]
-        raise TypeError(f"{name} must be a list of texts, not the text {values!r}: write {words}")
+        raise TypeError(f"{name} must be a list of strings, not the string {values!r}: write {words}")
     if not hasattr(values, "__iter__"):
-        raise TypeError(f"{name} must be a list of texts, not {values!r}")
+        raise TypeError(f"{name} must be a list of strings, not {values!r}")
     return [mapping_text(name, position, value) for position, value in enumerate(values)]
 
 
@@ -483,7 +483,7 @@ def enum_number(name: str, enum: Any, value: Any, prefix: str) -> Any:
 def enum_numbers(name: str, enum: Any, values: Any, prefix: str) -> list[Any]:
     """The numbers of several values of an enum; see `enum_number`."""
     if isinstance(values, str):
-        raise TypeError(f"{name} must be a list of names or numbers, not the text {values!r}")
+        raise TypeError(f"{name} must be a list of names or numbers, not the string {values!r}")
     return [enum_number(f"{name}[{position}]", enum, value, prefix) for position, value in enumerate(values)]
 
 

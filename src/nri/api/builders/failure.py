@@ -54,18 +54,18 @@ class FailurePolicy:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, FailurePolicy):
             return NotImplemented
-        return self._pair() == other._pair()
+        return self._as_pair() == other._as_pair()
 
     def __hash__(self) -> int:
-        return hash(self._pair())
+        return hash(self._as_pair())
 
     def __repr__(self) -> str:
         return f"FailurePolicy(fail_request={self.fail_request}, keep_connected={self.keep_connected})"
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _restore, self._pair()
+        return _restore, self._as_pair()
 
-    def _pair(self) -> tuple[bool, bool]:
+    def _as_pair(self) -> tuple[bool, bool]:
         return self.fail_request, self.keep_connected
 
 

@@ -66,9 +66,11 @@ def mount_point(name: str, value: Any) -> str:
     path = new_path(name, value, "remove_mount")
     folders = [folder for folder in path.split("/") if folder not in ("", ".")]
     if all(folder == ".." for folder in folders):
-        raise ValueError(f"{name} must be a path below the container's root, which runtimes cannot mount, not {path!r}")
+        raise ValueError(
+            f"{name} must be a path below the container's root, not {path!r}: runtimes cannot mount over the root"
+        )
     if ".." in folders:
-        warn_once(f"{name} {path!r} contains '..': runtimes remove it together with the folder before; write the path")
+        warn_once(f"{name} {path!r} contains '..': runtimes remove it together with the name before it; write the path")
     remember(_points, path)
     return path
 
@@ -111,7 +113,7 @@ def _check_bind_options(options: Sequence[str]) -> None:
             raise ValueError(f"options must be those of mount(8): write {_OPTION_BY_SYNONYM[option]!r}, not {option!r}")
         parts = option.split(",")
         if len(parts) > 1 and not _FLAGS.isdisjoint(parts):
-            raise ValueError(f"options must be separate texts: write {parts}, not {option!r}")
+            raise ValueError(f"options must be separate strings: write {parts}, not {option!r}")
         if option not in _RARE_OPTIONS and not option.startswith(("idmap=", "ridmap=")):
             suggestion = nearest(option.strip(), sorted(_FLAGS))
             advice = f"; did you mean {suggestion!r}?" if suggestion else ""

@@ -54,7 +54,7 @@ class Resources(Answer, ResourceView):
         if memory.HasField("swap") and 0 < memory.swap.value < checked:
             raise ValueError(
                 f"limit_bytes must not exceed memory and swap together, {memory.swap.value}, but is {checked}:"
-                " call set_memory_swap() before"
+                " call set_memory_swap() first"
             )
         memory.limit.value = checked
         return self
@@ -69,7 +69,7 @@ class Resources(Answer, ResourceView):
         memory, checked = self.message.linux.resources.memory, memory_limit("swap_bytes", swap_bytes)
         if memory.HasField("limit") and 0 < checked < memory.limit.value:
             raise ValueError(
-                f"swap_bytes must be at least the limit of memory, {memory.limit.value}, because it counts both, not"
+                f"swap_bytes must be at least the memory limit, {memory.limit.value}, because it includes memory, not"
                 f" {checked}"
             )
         memory.swap.value = checked

@@ -64,11 +64,11 @@ def check_unified(key: Any, value: Any) -> None:
 def _check_unknown_file(key: str) -> None:
     """Refuse a file that only reports; log a doubt about others, which some kernel may have."""
     if key in _READ_ONLY_FILES:
-        raise ValueError(f"key must be a file that accepts a value: {key!r} only reports")
+        raise ValueError(f"key must be a file that accepts a value: {key!r} is read-only")
     if key.startswith("hugetlb."):
         size, _, file = key.removeprefix("hugetlb.").partition(".")
         if file in ("current", "events", "events.local", "numa_stat", "rsvd.current"):
-            raise ValueError(f"key must be a file that accepts a value: {key!r} only reports")
+            raise ValueError(f"key must be a file that accepts a value: {key!r} is read-only")
         if size[-2:] not in ("KB", "MB", "GB") or not _is_number(size[:-2]) or file not in ("max", "rsvd.max"):
             warn_once(f"cgroup v2 has no file {key!r}: limits of huge pages are, for example, hugetlb.2MB.max")
         return

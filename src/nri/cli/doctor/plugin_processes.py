@@ -54,12 +54,16 @@ def check(root: str, nri: RuntimeNri, programs: Mapping[str, str], findings: lis
         return
     runtime_start_s = _creation_time_s(resolve_below(root, nri.socket_path)) if nri.connections else None
     for label, path in expected.items():
-        finding = _judge(nri, label, path, running.get(label), new=_is_new(resolve_below(root, path), runtime_start_s))
+        finding = _check_plugin(
+            nri, label, path, running.get(label), new=_is_new(resolve_below(root, path), runtime_start_s)
+        )
         if finding is not None:
             findings.append(finding)
 
 
-def _judge(nri: RuntimeNri, label: str, path: str, running: _PluginProcess | None, *, new: bool) -> Finding | None:
+def _check_plugin(
+    nri: RuntimeNri, label: str, path: str, running: _PluginProcess | None, *, new: bool
+) -> Finding | None:
     """Check a plugin. Returns None if it runs and is connected. `new`: its file is newer than the runtime's start."""
     step = (
         "nri why --plugins shows its state and last output; "

@@ -42,7 +42,7 @@ def check(root: str, nri: RuntimeNri, findings: list[Finding]) -> dict[str, str]
             findings.append(Finding("problem", str(error), path, step))
             continue
         names.setdefault(index, []).append(name)
-        _trust(path, real, findings)
+        _check_trust(path, real, findings)
         if _is_wasm(real):
             _wasm(nri, path, findings)
         else:
@@ -70,7 +70,7 @@ def check(root: str, nri: RuntimeNri, findings: list[Finding]) -> dict[str, str]
 
 
 def _executables(root: str, folder: str, findings: list[Finding]) -> Iterator[tuple[str, str]]:
-    """Yield name and real path of each file that the runtime would launch; a symbolic link always counts."""
+    """Yield name and real path of each file that the runtime would launch; a symbolic link is always launched."""
     real = resolve_below(root, folder)
     try:
         entries = sorted(os.scandir(real), key=lambda entry: entry.name)
@@ -99,7 +99,7 @@ def _executables(root: str, folder: str, findings: list[Finding]) -> Iterator[tu
         yield entry.name, resolve_below(root, f"{folder}/{entry.name}")
 
 
-def _trust(path: str, real: str, findings: list[Finding]) -> None:
+def _check_trust(path: str, real: str, findings: list[Finding]) -> None:
     """Check which users may change a plugin. A plugin runs as root, so only root should be allowed to."""
     try:
         status = os.stat(real)

@@ -32,7 +32,7 @@ def check(nri_settings: Sequence[RuntimeNri], findings: list[Finding], *, socket
         step = (
             "to try NRI at once, run the engine of this package: nri engine check, then sudo nri engine serve "
             "(without root: nri engine serve --dry DIR). Otherwise install "
-            f"{' or '.join(row.title for row in RUNTIMES)}, or name the folder above their /etc with --root"
+            f"{' or '.join(row.title for row in RUNTIMES)}, or specify the folder above their /etc with --root"
         )
         findings.append(Finding("problem", "no configuration of a runtime with NRI found", "/etc", step))
     for nri in nri_settings:
@@ -44,7 +44,7 @@ def check(nri_settings: Sequence[RuntimeNri], findings: list[Finding], *, socket
     _shared_socket(nri_settings, findings)
 
 
-def _where(nri: RuntimeNri, key: str) -> str:
+def _setting_place(nri: RuntimeNri, key: str) -> str:
     """Return the file and key where a setting was set, or the file where it could be set."""
     return nri.origin.get(key, f"{nri.path or _ROWS[nri.name].path}: {key}")
 
@@ -63,12 +63,12 @@ def _switch_on(nri: RuntimeNri) -> str:
 def _enabled(nri: RuntimeNri, findings: list[Finding], *, is_only: bool) -> None:
     key, step = _ROWS[nri.name].keys["enabled"], _switch_on(nri)
     if nri.enabled:
-        findings.append(Finding("ok", f"NRI is on in {nri.name}, socket {nri.socket_path}", _where(nri, key)))
+        findings.append(Finding("ok", f"NRI is on in {nri.name}, socket {nri.socket_path}", _setting_place(nri, key)))
     elif nri.enabled is False:
         by_default = "" if key in nri.origin else " by default"
         # A node often has a second runtime, which the kubelet cannot use.
         level = "problem" if is_only or key in nri.origin or _ROWS[nri.name].cri_sockets else "note"
-        findings.append(Finding(level, f"NRI is off in {nri.name}{by_default}", _where(nri, key), step))
+        findings.append(Finding(level, f"NRI is off in {nri.name}{by_default}", _setting_place(nri, key), step))
 
 
 def _connections(nri: RuntimeNri, findings: list[Finding]) -> None:
@@ -77,7 +77,7 @@ def _connections(nri: RuntimeNri, findings: list[Finding]) -> None:
     keys, step = _ROWS[nri.name].keys, _ROWS[nri.name].allow_connections
     key = keys.get("connections", keys["socket_path"])
     what = f"connections are disabled: {nri.name} has no NRI socket, and only plugins in {nri.plugin_path} can run"
-    findings.append(Finding("problem", what, _where(nri, key), f"{step}, or use `nri enable`"))
+    findings.append(Finding("problem", what, _setting_place(nri, key), f"{step}, or use `nri enable`"))
 
 
 def _socket_path(nri: RuntimeNri, findings: list[Finding]) -> None:
@@ -85,11 +85,11 @@ def _socket_path(nri: RuntimeNri, findings: list[Finding]) -> None:
     path = nri.socket_path
     if nri.connections and not path.startswith("/"):
         findings.append(
-            Finding("problem", f'the socket path "{path}" is not absolute', _where(nri, key), "begin it with /")
+            Finding("problem", f'the socket path "{path}" is not absolute', _setting_place(nri, key), "begin it with /")
         )
     if len(path.encode()) > MAX_SOCKET_PATH_BYTES:
         what = f"the socket path has {len(path.encode())} bytes; the kernel allows {MAX_SOCKET_PATH_BYTES}"
-        findings.append(Finding("problem", what, _where(nri, key), "choose a shorter path"))
+        findings.append(Finding("problem", what, _setting_place(nri, key), "choose a shorter path"))
 
 
 def _timeouts(nri: RuntimeNri, findings: list[Finding]) -> None:
@@ -103,22 +103,27 @@ def _timeouts(nri: RuntimeNri, findings: list[Finding]) -> None:
     if request < 0 or registration < 0:
         key = request_key if request < 0 else registration_key
         findings.append(
-            Finding("problem", "the timeout is negative", _where(nri, key), "defaults: 2s (request), 5s (registration)")
+            Finding(
+                "problem",
+                "the timeout is negative",
+                _setting_place(nri, key),
+                "defaults: 2s (request), 5s (registration)",
+            )
         )
         return
     if request < 0.5:
         what = f"the request timeout is {shown}: on a busy node plugins may need longer, and are then disconnected"
-        findings.append(Finding("warning", what, _where(nri, request_key), "the default is 2s"))
+        findings.append(Finding("warning", what, _setting_place(nri, request_key), "the default is 2s"))
     if request > 60:
         what = (
             f"the request timeout is {shown}: one unresponsive plugin delays containers that long; the kubelet waits 2m"
         )
-        findings.append(Finding("warning", what, _where(nri, request_key), "the default is 2s"))
+        findings.append(Finding("warning", what, _setting_place(nri, request_key), "the default is 2s"))
     if registration < request:
         what = (
             f"the registration timeout ({format_duration(registration)}) is shorter than the request timeout ({shown})"
         )
-        findings.append(Finding("warning", what, _where(nri, registration_key), "the defaults are 5s and 2s"))
+        findings.append(Finding("warning", what, _setting_place(nri, registration_key), "the defaults are 5s and 2s"))
 
 
 def _shared_socket(nri_settings: Sequence[RuntimeNri], findings: list[Finding]) -> None:
@@ -130,7 +135,12 @@ def _shared_socket(nri_settings: Sequence[RuntimeNri], findings: list[Finding]) 
                 what = f"{other.name} and {nri.name} both use {nri.socket_path}: the last to start takes it over"
                 key = _ROWS[nri.name].keys["socket_path"]
                 findings.append(
-                    Finding("problem", what, _where(nri, key), "give one runtime another path, or switch its NRI off")
+                    Finding(
+                        "problem",
+                        what,
+                        _setting_place(nri, key),
+                        "give one runtime another path, or switch its NRI off",
+                    )
                 )
 
 

@@ -40,7 +40,7 @@ def check(root: str, path: str, findings: list[Finding], timeout_s: float | None
         )
         return False
     if not stat.S_ISSOCK(status.st_mode):
-        advice = "name the runtime's socket with --socket-path; or remove this file and restart the runtime"
+        advice = "specify the runtime's socket with --socket-path; or remove this file and restart the runtime"
         findings.append(Finding("problem", "not a socket", path, advice))
         return False
     _permissions(real, path, status, findings)
@@ -73,7 +73,7 @@ def _permissions(real: str, path: str, status: os.stat_result, findings: list[Fi
 def _listener(real: str, path: str, findings: list[Finding], timeout_s: float) -> bool:
     inode = listening_inode(real)
     if inode:
-        pid = _holder(inode)
+        pid = _process_with_socket(inode)
     else:  # the last check, because a connection that does not register leaves a warning in the runtime's log
         with socket.socket(socket.AF_UNIX) as probe:
             probe.settimeout(timeout_s)
@@ -111,7 +111,7 @@ def listening_inode(path: str) -> str:
     return inodes[0] if len(inodes) == 1 else ""
 
 
-def _holder(inode: str) -> int:
+def _process_with_socket(inode: str) -> int:
     """A process that has the socket open, or 0. Init is checked last, because it creates sockets for services."""
     host = Root("/")
     first, *other_pids = process.numbers(host) or [0]

@@ -136,7 +136,7 @@ class Runtime:
         return {pod.id: pod for pod in self.pods}
 
     def pod(self, word: str) -> Any:
-        """The pod that a name refers to. Raises Failure as `find_pod`, with the namespace of a pod in another one."""
+        """The pod that a name refers to. Raises Failure like `find_pod`, with the namespace of a pod in another one."""
         try:
             return find_pod(word, self.pods)
         except Failure as error:

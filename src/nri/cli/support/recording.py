@@ -97,7 +97,7 @@ def recorded(
         recorder = Recorder(folder, redact=redact == "values", about=header, limits=limits)
     except OSError as error:
         label = folder if command == OBSERVER else f"--record {folder}"
-        reason = "is a file: name a folder" if isinstance(error, FileExistsError) else error.strerror or error
+        reason = "is a file: specify a folder" if isinstance(error, FileExistsError) else error.strerror or error
         raise Failure(f"{label}: {reason}", USAGE) from None
     with recorder:
         yield (recorder,)

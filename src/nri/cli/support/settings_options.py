@@ -147,10 +147,10 @@ def _describe(out: Output, keys: Sequence[Key]) -> None:
     """Print keys as paragraphs, for a terminal that is too narrow for a table with all meanings."""
     from textwrap import wrap
 
-    from nri.cli.output import Painted
+    from nri.cli.output import PaintedText
 
     for key in keys:
-        out.text(Painted(key.key, "bold"))
+        out.text(PaintedText(key.key, "bold"))
         for text in (key.shape, key.meaning):
             for line in wrap(text, max(out.width - 4, 16)):
                 out.text(f"    {line}")

@@ -28,7 +28,7 @@ def command(settings: Settings, shell: str | None) -> None:
 
     shell = shell or os.path.basename(os.environ.get("SHELL", ""))
     if shell not in SHELLS:
-        raise click.UsageError(f"unknown shell: name one of {', '.join(SHELLS)}", click.get_current_context())
+        raise click.UsageError(f"unknown shell: use one of {', '.join(SHELLS)}", click.get_current_context())
     kind = get_completion_class(shell)
     assert kind is not None, f"click completes {shell}"
     script = kind(click.get_current_context().find_root().command, {}, "nri", "_NRI_COMPLETE")

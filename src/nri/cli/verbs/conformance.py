@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nri.cli.errors import DIFFERS, FAILED, UNREACHABLE, USAGE, Failure, exit_code
-from nri.cli.output import Column, Output, Painted, write_page
+from nri.cli.output import Column, Output, PaintedText, write_page
 from nri.cli.settings import Settings
 from nri.cli.support.cri import cri_option
 from nri.cli.support.verb import Verb, VerbGroup
@@ -191,14 +191,14 @@ def show_report(out: Output, report: Report) -> None:
     from nri.conformance.report import EXTRA_COLUMNS, filled_columns
     from nri.text import plain
 
-    out.text(Painted(report.title, "bold"))
+    out.text(PaintedText(report.title, "bold"))
     for name, text in report.header().items():
         out.text(f"{name}: {plain(text, 500)}")
     for section in report.sections:
         if not section.rows:
             continue
         out.text("")
-        out.text(Painted(section.title, "bold"))
+        out.text(PaintedText(section.title, "bold"))
         rows = section.shown()
         columns = [Column(title.upper(), key, extra=key in EXTRA_COLUMNS) for title, key in filled_columns(rows)]
         out.table(columns, [row._asdict() for row in rows])

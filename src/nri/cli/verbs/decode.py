@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nri.cli.output import Output, Painted
+from nri.cli.output import Output, PaintedText
 from nri.cli.settings import FILE, Settings
 from nri.cli.support.verb import Verb
 
@@ -70,11 +70,11 @@ def explain(frame: Frame, out: Output) -> None:
     title, lines = _EXPLAIN.get(frame["kind"], _message)(frame)
     indent = "" if frame["kind"] == "mux" else "  "
     style = "red" if frame["kind"] == "broken" else "bold"
-    out.text(f"{frame['offset']:8}  {indent}", Painted(title, style))
+    out.text(f"{frame['offset']:8}  {indent}", PaintedText(title, style))
     for line in lines:
         out.text(f"{'':8}  {indent}  {line}")
     if "problem" in frame and frame["kind"] != "broken":
-        out.text(f"{'':8}  {indent}  ", Painted(f"problem: {frame['problem']}", "red"))
+        out.text(f"{'':8}  {indent}  ", PaintedText(f"problem: {frame['problem']}", "red"))
 
 
 def _mux(frame: Frame) -> tuple[str, list[str]]:
@@ -83,7 +83,7 @@ def _mux(frame: Frame) -> tuple[str, list[str]]:
     return f"mux frame, connection {frame['connection']} ({way_of(frame['connection'])}), {frame['length']} bytes", []
 
 
-def _broken(frame: Frame) -> tuple[str, list[str]]:
+def _broken_frame_text(frame: Frame) -> tuple[str, list[str]]:
     return f"broken: {frame['problem']}", []
 
 
@@ -105,7 +105,7 @@ def _message(frame: Frame) -> tuple[str, list[str]]:
     return title, lines
 
 
-_EXPLAIN = {"mux": _mux, "broken": _broken}
+_EXPLAIN = {"mux": _mux, "broken": _broken_frame_text}
 
 
 def shorten(text: str) -> str:

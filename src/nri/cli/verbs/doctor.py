@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nri.cli.output import Output, Painted
+from nri.cli.output import Output, PaintedText
 from nri.cli.settings import Settings
 from nri.cli.support.verb import Verb
 from nri.text import count
@@ -79,12 +79,12 @@ def _check_file(path: str) -> None:
 
     name = path.rpartition("/")[2]
     if name.endswith((".tmpl", ".tpl", ".j2")):
-        raise click.UsageError(f"--file: {name} is a template; name the file that is generated from it")
+        raise click.UsageError(f"--file: {name} is a template; specify the file that is generated from it")
     titles = [row.title for row in RUNTIMES if row is not containerd.RUNTIME and row.path.endswith(f"/{name}")]
     if name and titles:
         raise click.UsageError(
             f"--file: {name} is a file of {' or '.join(titles)}, but --file is for containerd; "
-            "omit --file, and name the root folder of a copy with --root"
+            "omit --file, and specify the root folder of a copy with --root"
         )
 
 
@@ -93,10 +93,10 @@ def _print(out: Output, findings: Sequence[Finding]) -> None:
     for finding in findings:
         if out.quiet and finding.level != "problem":
             continue
-        out.text(Painted(f"{finding.level:7}", _STYLE[finding.level]), f"  {finding.where}: {finding.what}")
+        out.text(PaintedText(f"{finding.level:7}", _STYLE[finding.level]), f"  {finding.where}: {finding.what}")
         if finding.next:
-            out.text(f"{'':7}  ", Painted("->", "dim"), f" {finding.next}")
+            out.text(f"{'':7}  ", PaintedText("->", "dim"), f" {finding.next}")
     problems = sum(finding.level == "problem" for finding in findings)
     if not out.quiet:
         summary = count(problems, "problem") if problems else "no problems"
-        out.text(Painted(summary, "red" if problems else "green"))
+        out.text(PaintedText(summary, "red" if problems else "green"))

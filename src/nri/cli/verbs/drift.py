@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nri.cli.errors import DIFFERS, Failure
-from nri.cli.output import Column, Output, Painted
+from nri.cli.output import Column, Output, PaintedText
 from nri.cli.settings import DurationType, Settings
 from nri.cli.support.node_options import admin_socket, agent_socket, machine_root
 from nri.cli.support.verb import Verb
@@ -93,7 +93,7 @@ def command(
             stack.enter_context(_metrics_server(drift, metrics))
         if drift.unread and not drift.compared_count:
             message = f"{count(drift.unread, 'value')} applied, but none can be read below {root}"
-            step = "run it on the node, as root; in a container, name the node's root file system with --root"
+            step = "run it on the node, as root; in a container, specify the node's root file system with --root"
             if not watch:
                 raise Failure(f"{message}, so nothing was compared: {step}")
             out.note(f"{message} yet: {step}")
@@ -121,12 +121,14 @@ def _print_change(out: Output, row: dict[str, Any]) -> None:
     if not out.human:
         out.stream(row)
     elif row["found"] is None:
-        out.text(f"{row['when']}  {row['subject']} {row['knob']} ", Painted("restored", "green"), f": {row['wanted']}")
+        out.text(
+            f"{row['when']}  {row['subject']} {row['knob']} ", PaintedText("restored", "green"), f": {row['wanted']}"
+        )
     else:
         was = "" if row["before"] is None else f", was {row['before']}"
         by = "outside NRI" if row["by"] == PAST else f"by {row['by']}"
         detail = f": {row['found']}{was}; {row['set_by']} applied {row['wanted']}"
-        out.text(f"{row['when']}  {row['subject']} {row['knob']} ", Painted(f"overwritten {by}", "red"), detail)
+        out.text(f"{row['when']}  {row['subject']} {row['knob']} ", PaintedText(f"overwritten {by}", "red"), detail)
 
 
 def _metrics_server(drift: Drift, address: str) -> Any:

@@ -48,7 +48,7 @@ def _loader() -> SettingsLoader[EngineConfig]:
     return ENGINE_SETTINGS
 
 
-def _dry(folder: str) -> Mapping[str, Any]:
+def _dry_settings(folder: str) -> Mapping[str, Any]:
     if os.path.exists(folder) and not os.path.isdir(folder):
         raise ConfigError("--dry", "", f"{folder} is not a folder")
     return {"dry": True, **{key: f"{os.path.abspath(folder)}/{name}" for key, name in _DRY.items()}}
@@ -62,7 +62,7 @@ ENGINE_OPTIONS = SettingsOptions(
     (
         Flag(
             "--dry",
-            _dry,
+            _dry_settings,
             "DIR",
             "Decide every step, but run no containers; requires no root. All files and sockets are in DIR.",
         ),

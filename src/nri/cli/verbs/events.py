@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nri.cli.output import Column, Output, Painted, padded
+from nri.cli.output import Column, Output, PaintedText, padded
 from nri.cli.settings import Settings
 from nri.cli.support.verb import Verb
 from nri.text import count, escape
@@ -113,7 +113,7 @@ def print_all(events: EventQueue, out: Output) -> None:
         for entry, dropped in events:
             _print(entry, out)
             if not has_heading:  # after the first entry, which reports that a runtime is connected
-                out.text(Painted(line_of("TIME", "EVENT", "CONTAINER", "POD", "NAME"), "bold"))
+                out.text(PaintedText(line_of("TIME", "EVENT", "CONTAINER", "POD", "NAME"), "bold"))
                 sys.stdout.flush()
                 has_heading = True
             if dropped:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nri.cli.output import Column, Output, Painted
+from nri.cli.output import Column, Output, PaintedText
 from nri.cli.settings import Settings
 from nri.cli.support.completion import complete_name
 from nri.cli.support.verb import Verb, VerbGroup
@@ -78,7 +78,7 @@ def show(settings: Settings, name: str) -> None:
     if not out.human:
         out.document(description)
         return
-    out.text(Painted(description["name"], "bold"))
+    out.text(PaintedText(description["name"], "bold"))
     out.lines(description["description"])
     start = {
         f"nri run {entry.name} --idx NN": "as a separate process, until it is stopped",
@@ -105,5 +105,5 @@ def _section(out: Output, title: str, rows: Mapping[str, str]) -> None:
     if not shown:
         return
     out.text("")
-    out.text(Painted(title, "bold"))
+    out.text(PaintedText(title, "bold"))
     out.pairs(shown, indent="  ")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nri.cli.errors import DIFFERS, FAILED, USAGE, Failure
-from nri.cli.output import Output, Painted
+from nri.cli.output import Output, PaintedText
 from nri.cli.settings import PATH, Settings
 from nri.cli.support.recording import is_observer, record_options, recorded
 from nri.cli.support.verb import Verb
@@ -140,9 +140,9 @@ def _show(out: Output, runtime: Replay, outcomes: Iterator[Outcome], indices: se
         if not out.human:
             out.stream(_document(outcome))
         elif outcome.differences:
-            out.text(Painted(outcome.subject, "bold"))
+            out.text(PaintedText(outcome.subject, "bold"))
             for line in outcome.differences:
-                out.text("  ", Painted(line, "yellow"))
+                out.text("  ", PaintedText(line, "yellow"))
     if not (same or differing or left_out):
         out.note(
             f"no event of a pod or a container could be read. nri trace show {runtime.trace.path} lists readable events"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nri.cli.errors import DIFFERS, FAILED, USAGE, Failure
-from nri.cli.output import Output, Painted
+from nri.cli.output import Output, PaintedText
 from nri.cli.settings import FILE, Settings
 from nri.cli.support.verb import Verb, VerbGroup
 
@@ -74,7 +74,7 @@ def apply(
     from nri.errors import SpecError
 
     if adjustment == config == "-":
-        raise Failure("standard input cannot be both the adjustment and the spec: name a file", USAGE)
+        raise Failure("standard input cannot be both the adjustment and the spec: specify a file", USAGE)
     message = _message(adjustment, m.ContainerUpdate if update else m.ContainerAdjustment)
     generator = _generator(_spec(config), reference, cdi_dir, blockio, rdt)
     try:
@@ -101,7 +101,7 @@ def diff(settings: Settings, old: str, new: str) -> int:
     from nri.oci import difference
 
     if old == new == "-":
-        raise Failure("standard input cannot be both specs: name a file", USAGE)
+        raise Failure("standard input cannot be both specs: specify a file", USAGE)
     changes = difference(_spec(old), _spec(new))
     out = Output(settings)
     if not out.human:
@@ -109,7 +109,7 @@ def diff(settings: Settings, old: str, new: str) -> int:
     elif not out.quiet:
         for change in changes:
             line = str(change)
-            out.text(Painted(line, _STYLES[line[0]]))
+            out.text(PaintedText(line, _STYLES[line[0]]))
     return DIFFERS if changes else 0
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from nri.cli.errors import FAILED
-from nri.cli.output import Column, Output, Painted
+from nri.cli.output import Column, Output, PaintedText
 from nri.cli.settings import PATH, Settings
 from nri.cli.support.event_filter import POD, SINCE, event_filter_options, is_plugin, parse_time, selected
 from nri.cli.support.verb import Verb, VerbGroup
@@ -230,7 +230,7 @@ def _follow(recording: Trace, out: Output, last: int, filters: dict[str, Any]) -
 
     rows: deque[str] = deque(maxlen=last)
     if out.human:
-        out.text(Painted(_LINE.format(**{column.key: column.title for column in _EVENT_COLUMNS}), "bold"))
+        out.text(PaintedText(_LINE.format(**{column.key: column.title for column in _EVENT_COLUMNS}), "bold"))
     reported = 0
     for event in recording.follow():
         if event is None:

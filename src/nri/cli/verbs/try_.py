@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nri.cli.errors import FAILED, REJECTED
-from nri.cli.output import Output, Painted, readable
+from nri.cli.output import Output, PaintedText, readable
 from nri.cli.settings import Settings
 from nri.cli.support.completion import complete_target
 from nri.cli.support.verb import Verb
@@ -90,13 +90,13 @@ def command(
 def _show(out: Output, outcome: Outcome) -> None:
     """Print the changes pod by pod, container by container, plugin by plugin."""
     for pod in outcome.pods:
-        out.text(Painted(f"pod {pod.pod.name}", "bold"))
+        out.text(PaintedText(f"pod {pod.pod.name}", "bold"))
         _show_result(out, pod.pod, outcome)
         for result in pod.containers:
-            out.text(Painted(f"container {result.name}", "bold"))
+            out.text(PaintedText(f"container {result.name}", "bold"))
             _show_result(out, result, outcome)
             if result.unchanged:
-                out.text("  ", Painted("nothing changes", "dim"))
+                out.text("  ", PaintedText("nothing changes", "dim"))
 
 
 def _show_result(out: Output, result: Result, outcome: Outcome) -> None:
@@ -105,34 +105,34 @@ def _show_result(out: Output, result: Result, outcome: Outcome) -> None:
     for step in result.steps:
         heading = f"{step.plugin}{_WHEN.get(step.event, f' at {step.event}')}"
         if heading != shown:
-            out.text("  ", Painted(heading, "cyan"))
+            out.text("  ", PaintedText(heading, "cyan"))
             shown = heading
         _show_change(out, step.change)
     names = {one.id: one.name for one in outcome.results}
     for target, reason in result.evictions:
-        out.text("  ", Painted(f"evicts container {names.get(target, target)}: {reason}", "yellow"))
+        out.text("  ", PaintedText(f"evicts container {names.get(target, target)}: {reason}", "yellow"))
     for report in result.shadows:
         _show_shadow(out, report, {key: name for key, name in names.items() if key != result.id})
     for plugin, event in result.left_out:
         line = f"{plugin} updates a container that does not exist in {event}: the update is ignored"
-        out.text("  ", Painted(line, "yellow"))
+        out.text("  ", PaintedText(line, "yellow"))
     for miss in result.misses:
-        out.text("  ", Painted(f"{miss.plugin}: {miss.reason}", "red"))
+        out.text("  ", PaintedText(f"{miss.plugin}: {miss.reason}", "red"))
     if result.failure:
-        out.text("  ", Painted("refused:", "red"), f" {result.failure}")
+        out.text("  ", PaintedText("refused:", "red"), f" {result.failure}")
 
 
 def _show_shadow(out: Output, report: ShadowReport, name_by_id: dict[str, str]) -> None:
     """Print what a shadow plugin would have done. `name_by_id` has all containers except the container of the event."""
     when = _WHEN.get(report.event, f" at {report.event}")
-    out.text("  ", Painted(f"{report.plugin}{when}, a shadow: its answers have no effect", "cyan"))
+    out.text("  ", PaintedText(f"{report.plugin}{when}, a shadow: its answers have no effect", "cyan"))
     for change in report.changes:
         _show_change(out, change, name_by_id.get(change.container, ""))
     lines = [f"in conflict with {holder}: {field} {key}".rstrip() for field, key, holder in report.conflicts]
     lines += [f"evicts container {target}: {reason}" for target, reason in report.evictions]
     lines += [f"fails: {report.failed}"] if report.failed else []
     for line in lines:
-        out.text("    ", Painted(line, "yellow"))
+        out.text("    ", PaintedText(line, "yellow"))
 
 
 #: Fields of a kubelet's request in which 0 means that nothing is requested.
@@ -149,4 +149,4 @@ def _show_change(out: Output, change: Change, container: str = "") -> None:
         if value is not None:
             unset = sign == "-" and value == 0 and change.field in _ZERO_IS_UNSET
             text = "unset" if unset else json.dumps(readable(value), ensure_ascii=False)
-            out.text("    ", Painted(f"{sign} {what} {text}", style))
+            out.text("    ", PaintedText(f"{sign} {what} {text}", style))

@@ -105,7 +105,7 @@ class HookDirectories:
             for name in names:
                 path = os.path.join(directory, name)
                 stamp = fingerprint(path)
-                if stamp is not None:  # a broken link does not count: links break while a ConfigMap is replaced
+                if stamp is not None:  # a broken link is ignored: links break while a ConfigMap is replaced
                     files[path] = stamp
         return files, errors
 

@@ -108,7 +108,7 @@ def parse_hook(name: str, source: Source) -> tuple[Hook, list[ConfigError]]:
     """
     tree = parse_text(Source(source.name, source.text, "json"))
     if not isinstance(tree, dict):
-        raise ConfigError(source.name, "", f"expected a mapping of keys, not {shorten(tree)}")
+        raise ConfigError(source.name, "", f"expected a mapping of keys to values, not {shorten(tree)}")
     version = next((value for key, value in tree.items() if key.lower() == "version" and value is not None), "")
     if version not in ("1.0.0", "0.1.0", ""):
         _refuse(source, [Problem(("version",), f"unrecognized hook version: {shorten(version)}", 'write "1.0.0"')])
@@ -128,7 +128,11 @@ class _Reader:
 
     def hook(self) -> tuple[Hook, list[ConfigError]]:
         document = self._document
-        hook = self._current(document) if isinstance(document, _Version100) else self._old(document)
+        hook = (
+            self._hook_of_current_schema(document)
+            if isinstance(document, _Version100)
+            else self._hook_of_old_schema(document)
+        )
         if self._problems:
             _refuse(self._source, self._problems, hook.path if self._needs_program else "")
         if not hook.when.commands and not self._may_match(hook.when):
@@ -170,7 +174,7 @@ class _Reader:
 
     # -- schemas ------------------------------------------------------------------------------------------------------
 
-    def _current(self, document: _Version100) -> Hook:
+    def _hook_of_current_schema(self, document: _Version100) -> Hook:
         program, conditions = document.hook, document.when
         self._check_program(program.path, ("hook", "path"))
         self._check_strings(program.args, ("hook", "args"))
@@ -193,12 +197,12 @@ class _Reader:
         stages = self._stages("stages", document.stages)
         return Hook(self._name, program.path, program.args, program.env, program.timeout, stages, when)
 
-    def _old(self, document: _Version010) -> Hook:
-        stages = self._single("stages", document.stages, "stage", document.stage)
+    def _hook_of_old_schema(self, document: _Version010) -> Hook:
+        stages = self._single_spelling("stages", document.stages, "stage", document.stage)
         if stages is None:
             self._problems.append(Problem(("stages",), "is required", "add the key stages"))
-        commands = self._single("cmds", document.cmds, "cmd", document.cmd) or []
-        values = self._single("annotations", document.annotations, "annotation", document.annotation)
+        commands = self._single_spelling("cmds", document.cmds, "cmd", document.cmd) or []
+        values = self._single_spelling("annotations", document.annotations, "annotation", document.annotation)
         self._needs_program = not self._problems
         self._check_program(document.hook, ("hook",))
         self._check_strings(document.arguments or (), ("arguments",))
@@ -210,7 +214,7 @@ class _Reader:
         checked = self._stages("stages" if document.stages is not None else "stage", stages)
         return Hook(self._name, document.hook, args, (), None, checked, when)
 
-    def _single(
+    def _single_spelling(
         self, name: str, values: list[Any] | None, other_name: str, other_values: list[Any] | None
     ) -> list[Any] | None:
         """The value of a key that has two spellings."""

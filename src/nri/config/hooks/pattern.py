@@ -65,7 +65,7 @@ class Pattern:
         options.never_capture = True
         self.text = text
         try:
-            self._compiled = re2.compile(_encoded(text), options)
+            self._compiled = re2.compile(_encoded_text(text), options)
         except re2.error as error:
             raise ValueError(error.args[0].decode(errors="replace")) from None
 
@@ -74,7 +74,7 @@ class Pattern:
 
     def matches(self, text: str, budget: Budget) -> bool:
         """Whether any part of the text matches the pattern. Raises TooCostly if the budget is used up."""
-        encoded = _encoded(text)
+        encoded = _encoded_text(text)
         budget.spend(len(encoded) * self._compiled.programsize)
         return self._compiled.search(encoded) is not None
 
@@ -89,6 +89,6 @@ def load() -> Any:
     return re2
 
 
-def _encoded(text: str) -> bytes:
+def _encoded_text(text: str) -> bytes:
     """The text in UTF-8. A lone surrogate, which JSON can contain, becomes bytes that match themselves."""
     return text.encode(errors="surrogatepass")

@@ -118,7 +118,7 @@ def plan(root: str, program: str, timeouts: Timeouts, path: str = "", release: s
     text = file.new_text if before is None else before
     content = parse_text(Source(file.path, text, file.format))
     table = file.table(content, release, file.path)
-    existing = _at(content, table)
+    existing = _table_at(content, table)
     values |= {key: value for key, value in file.defaults.items() if not existing.get(key)}
     after = patched(text, table, values, file.path, file.format)
     tree = ReplacedFile(DiskTree(root), file.path, after.encode())
@@ -127,7 +127,7 @@ def plan(root: str, program: str, timeouts: Timeouts, path: str = "", release: s
     return Change(runtime, file, before, after, reading, path or runtime.path, unit)
 
 
-def _at(content: Any, table: tuple[str, ...]) -> Mapping[str, Any]:
+def _table_at(content: Any, table: tuple[str, ...]) -> Mapping[str, Any]:
     """Return a table of parsed content; empty if it does not exist."""
     for key in table:
         content = content.get(key) if isinstance(content, dict) else None
@@ -175,7 +175,7 @@ def _changed_template(
 ) -> str:
     """Return a template with NRI's table. TOML is changed in place; other templates get the table appended."""
     if text is None and not has_base:
-        raise ConfigError(path, "", "does not exist", "name the file to change with --file")
+        raise ConfigError(path, "", "does not exist", "specify the file to change with --file")
     text = _BASE_TEMPLATE if text is None else text
     if "{{" not in text:
         return patched(text, table, values, path)
@@ -197,7 +197,7 @@ def apply(root: str, change: Change, timeouts: Timeouts) -> str:
         OSError: the file cannot be written.
     """
     check_effect(change, timeouts)
-    path, copy = _place(root, change.file.path), ""
+    path, copy = _path_on_node(root, change.file.path), ""
     mode, owner = _mode_and_owner(path) if change.before is not None else (0o644, None)
     os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
     if change.before is not None and change.file.is_operators and not os.path.lexists(path + _COPY_SUFFIX):
@@ -212,15 +212,15 @@ def check_effect(change: Change, timeouts: Timeouts) -> None:
     """Raise NriError unless the runtime starts with the change, runs NRI and has the requested timeouts."""
     path, reading = change.file.path, change.reading
     if reading.failure is not None:
-        reason = f"the runtime would not start: {_words(reading, reading.failure)}"
+        reason = f"the runtime would not start: {_remark_text(reading, reading.failure)}"
         raise NriError(f"{path}: nothing was written, because {reason}; fix that first")
     if reading.obstacle is not None:
-        reason = f"NRI would be enabled but never run: {_words(reading, reading.obstacle)}"
+        reason = f"NRI would be enabled but never run: {_remark_text(reading, reading.obstacle)}"
         raise NriError(f"{path}: nothing was written, because {reason}; fix that first")
     nri = reading.nri
     if nri is not None and nri.enabled is None:
         reason = "the effect depends on the release of the runtime, which is not known"
-        raise NriError(f"{path}: nothing was written: {reason}; name the release with --release")
+        raise NriError(f"{path}: nothing was written: {reason}; specify the release with --release")
     requested: list[tuple[str, object]] = [("enabled", True)]
     if timeouts.request:
         requested += [
@@ -237,7 +237,7 @@ def check_effect(change: Change, timeouts: Timeouts) -> None:
             raise NriError(f"{path}: nothing was written, because {reason}")
 
 
-def _words(reading: Reading, remark: Remark) -> str:
+def _remark_text(reading: Reading, remark: Remark) -> str:
     texts = texts_of(reading.runtime, remark)
     return f"{remark.where}: {texts.what}"
 
@@ -260,7 +260,7 @@ def _check_by_daemon(root: str, change: Change) -> None:
 
 def restore(root: str, change: Change) -> None:
     """Restore the content before a change, and remove the copy."""
-    path = _place(root, change.file.path)
+    path = _path_on_node(root, change.file.path)
     if change.before is None:
         os.unlink(path)
         return
@@ -369,7 +369,7 @@ def restart(root: str, change: Change) -> None:
 def _text(root: str, path: str) -> str | None:
     """Read a file's text. Returns None if there is no file. Raises ConfigError if it cannot be read."""
     try:
-        return read_regular(_place(root, path), _MAX_FILE_BYTES, follow=False).decode()
+        return read_regular(_path_on_node(root, path), _MAX_FILE_BYTES, follow=False).decode()
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
@@ -377,7 +377,7 @@ def _text(root: str, path: str) -> str | None:
         raise ConfigError(path, "", f"cannot be read: {reason}") from None
 
 
-def _place(root: str, path: str) -> str:
+def _path_on_node(root: str, path: str) -> str:
     """Return the path of a node's file for this process. Links are followed, but never out of the root."""
     place = resolve_below(root, path)
     return os.path.realpath(place) if root == "/" else place

@@ -105,11 +105,11 @@ def lower_case_keys(file: ConfigFile) -> ConfigFile:
     """The file with all keys in lower case, for runtimes that ignore case."""
     spelt: dict[Path, Path] = {}
     tree: dict[str, Any] = {}
-    _fold(file.tree, (), (), tree, spelt)
+    _fold_keys(file.tree, (), (), tree, spelt)
     return ConfigFile(file.path, file.source, tree, spelt)
 
 
-def _fold(
+def _fold_keys(
     tree: dict[str, Any], path: KeyPath, spelling: KeyPath, folded: dict[str, Any], spelt: dict[Path, Path]
 ) -> None:
     for key in sorted(tree, key=str.islower):  # the correct spelling comes last, so it overrides other spellings
@@ -120,7 +120,7 @@ def _fold(
             continue
         if not isinstance(folded.get(name), dict):
             folded[name] = {}
-        _fold(value, (*path, name), (*spelling, key), folded[name], spelt)
+        _fold_keys(value, (*path, name), (*spelling, key), folded[name], spelt)
 
 
 def apply_settings(

@@ -165,7 +165,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 
 def _take_validator(draft: Draft, files: list[ConfigFile]) -> None:
-    """Add the required plugins: of each key of the validator the last file counts."""
+    """Add the required plugins: for each key of the validator, the last file is used."""
     validator = (*TABLE, VALIDATOR)
     values = {}
     for file in files:

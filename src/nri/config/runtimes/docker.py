@@ -88,7 +88,7 @@ def read_tree(tree: FileTree, main: str = PATH) -> Reading:
         keys += [(key, name) for name in value] if is_flattened else [(key,)]
     for path in keys:
         _examine(file, path, remarks)
-    _take(draft, file, remarks)
+    _apply_nri_options(draft, file, remarks)
     remarks += [*check_values(file), *conflicts(tree, file, keys)]
     draft.settings["connections"] = bool(draft.settings["socket_path"])
     if Reading(NAME, None, remarks).failure is not None:
@@ -97,11 +97,11 @@ def read_tree(tree: FileTree, main: str = PATH) -> Reading:
 
 
 def _parse(source: Source, remarks: list[Remark]) -> dict[str, Any]:
-    """Parse the file as Go does: of a key that is given twice the last value counts, and tables are merged."""
+    """Parse the file as Go does: of a key that is given twice, the last value is used, and tables are merged."""
     if not source.text.strip():
         return {}
     try:
-        content = parse_json(source.text, object_pairs_hook=_merged)
+        content = parse_json(source.text, object_pairs_hook=_merged_pairs)
     except json.JSONDecodeError as error:
         reason = f"not valid JSON: {error.msg[:1].lower()}{error.msg[1:]} in column {error.colno}"
         remarks.append(Remark(Kind.INVALID, f"{source.name}:{error.lineno}", {"reason": reason}))
@@ -114,7 +114,7 @@ def _parse(source: Source, remarks: list[Remark]) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def _merged(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _merged_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     table: dict[str, Any] = {}
     for key, value in pairs:
         earlier = table.pop(key, None)
@@ -138,7 +138,7 @@ def _examine(file: ConfigFile, keys: KeyPath, remarks: list[Remark]) -> None:
     remarks.append(Remark(Kind.START, file.where(*keys), details))
 
 
-def _take(draft: Draft, file: ConfigFile, remarks: list[Remark]) -> None:
+def _apply_nri_options(draft: Draft, file: ConfigFile, remarks: list[Remark]) -> None:
     """Let the keys of `nri-opts` take effect; an unknown key or a wrong type keeps dockerd from starting."""
     options: dict[str, Any] = config_file.typed(file, TABLE, dict, remarks) or {}
     folded = {key.lower(): value for key, value in options.items()}

@@ -85,7 +85,7 @@ def check_values(file: ConfigFile) -> Iterator[Remark]:
         if value is None and key != "default-shm-size":
             continue
         for path, kind in _wrong_types(key, value):
-            yield Remark(Kind.WRONG_TYPE, file.where(key, *path), {"type": kind, "value": _at(value, path)})
+            yield Remark(Kind.WRONG_TYPE, file.where(key, *path), {"type": kind, "value": _value_at(value, path)})
         for path, reason in _wrong_values(key, value):
             if key != "userland-proxy-path" or file.at("userland-proxy") is not False:
                 yield Remark(Kind.START, file.where(key, *path), {"reason": reason, "suggestion": ""})
@@ -99,7 +99,7 @@ def check_values(file: ConfigFile) -> Iterator[Remark]:
             yield Remark(Kind.START, file.where(key), {"reason": reason, "suggestion": "keep one of the two"})
 
 
-def _at(value: Any, path: Path) -> Any:
+def _value_at(value: Any, path: Path) -> Any:
     for key in path:
         value = value[key]
     return value

@@ -87,7 +87,7 @@ def parse(source: Source) -> tuple[Any, Source, list[Remark]]:
         try:
             parse_json(text)
         except json.JSONDecodeError as error:
-            repair = _repair(text, error)
+            repair = _repaired_text(text, error)
             if repair is None:
                 break
             line, column = text.count("\n", 0, repair.at) + 1, repair.at - text.rfind("\n", 0, repair.at)
@@ -110,7 +110,7 @@ class _Repair(NamedTuple):
     at: int
 
 
-def _repair(text: str, error: json.JSONDecodeError) -> _Repair | None:
+def _repaired_text(text: str, error: json.JSONDecodeError) -> _Repair | None:
     """The text without its first mistake. Returns None if the mistake cannot be repaired."""
     before, after = text[: error.pos], text[error.pos :]
     if "',' delimiter" in error.msg and after[:1] == '"':

@@ -59,7 +59,7 @@ def patched(
     if format == "json":
         indent = re.match(r"\s*\{\s*\n([ \t]+)", text)
         return json.dumps(target, indent=indent[1] if indent else 4, ensure_ascii=False) + "\n"
-    changed = _changed(text, table, values)
+    changed = _changed_text(text, table, values)
     try:
         good = _tree(changed, path, format) == target
     except ConfigError:
@@ -82,7 +82,7 @@ def _tree(text: str, path: str, format: Format) -> dict[str, Any]:  # noqa: A002
     return tree or {}
 
 
-def _changed(text: str, table: KeyPath, values: Mapping[str, bool | str]) -> str:
+def _changed_text(text: str, table: KeyPath, values: Mapping[str, bool | str]) -> str:
     end = "\r\n" if "\r\n" in text else "\n"
     lines = text.splitlines(keepends=True)
     header = next((number for number, line in enumerate(lines) if _header(line) == table), None)

@@ -20,7 +20,7 @@ def launch_obstacles(root: str, folder: str) -> list[str]:
     obstacles = []
     for runtime in RUNTIMES:
         release = find_release(root, runtime).version if runtime.release else ""
-        if text := _obstacle(runtime, runtime.read(tree, release, ""), folder):
+        if text := _launch_obstacle(runtime, runtime.read(tree, release, ""), folder):
             obstacles.append(text)
     return obstacles
 
@@ -31,7 +31,7 @@ def requires_config(root: str) -> bool:
     return any(row.requires_plugin_config and row.read(tree, "", "").nri is not None for row in RUNTIMES)
 
 
-def _obstacle(runtime: Runtime, reading: Reading, folder: str) -> str:
+def _launch_obstacle(runtime: Runtime, reading: Reading, folder: str) -> str:
     """Return why a runtime does not launch plugins from a folder. Returns "" if it does, or does not exist."""
     nri, remark = reading.nri, reading.failure or reading.obstacle
     if nri is None:

@@ -43,13 +43,13 @@ class RuntimeNri:
 class Kind(enum.Enum):
     """The kinds of remarks. The comment after each kind lists the keys of `details`."""
 
-    DENIED = "the file may not be read"  # reason
+    DENIED = "permission to read the file is missing"  # reason
     UNREADABLE = "the file cannot be read"  # reason
     INVALID = "the file's syntax is invalid"  # reason
     MISSING_COMMA = "the file's syntax is invalid, probably because a comma is missing"  # reason
     EQUALS_SIGN = "the file has an equals sign instead of a colon"
     EXTRA_COMMA = "the file has a comma after the last value, which its format does not allow"
-    NO_TABLE = "the file is not a mapping of keys"
+    NO_TABLE = "the file is not a mapping of keys to values"
     COMMENT = "the file has a comment, which its format does not allow"
     UNKNOWN_KEY = "the runtime does not know the key"  # key, suggestion
     FOREIGN_KEY = "the key belongs to another runtime"  # key, right

@@ -37,7 +37,7 @@ _TEXTS = {
     Kind.MISSING_COMMA: Texts("{reason}", "check the end of the previous line for a missing comma"),
     Kind.EQUALS_SIGN: Texts("{reason}", "write a colon instead of the equals sign"),
     Kind.EXTRA_COMMA: Texts("JSON does not allow a comma after the last value", "remove the comma"),
-    Kind.NO_TABLE: Texts("not a mapping of keys"),
+    Kind.NO_TABLE: Texts("not a mapping of keys to values"),
     Kind.COMMENT: Texts("JSON does not allow comments", "remove the comment"),
     Kind.UNKNOWN_KEY: Texts('unknown key "{key}"; {runtime} ignores it', "{suggestion}"),
     Kind.FOREIGN_KEY: Texts('"{key}" is a key of containerd that {runtime} does not have', "write {right}"),
@@ -110,7 +110,7 @@ _TEXTS = {
     ),
     Kind.RELEASE_DECIDES: Texts(
         "with this file NRI is disabled in containerd {off}, and enabled in {on}",
-        'name the release with --release; or write version = 2 and in [plugins."io.containerd.nri.v1.nri"]'
+        'specify the release with --release; or write version = 2 and in [plugins."io.containerd.nri.v1.nri"]'
         " disable = false",
         "warning",
     ),

@@ -4,8 +4,8 @@ Fields without a counterpart are returned as a list, never dropped silently. The
 come from its OCI spec, or from the request if the spec does not have the field.
 """
 
-from nri.cri.convert.dropped import Converted, Dropped
+from nri.cri.convert.dropped import Conversion, DroppedField
 from nri.cri.convert.nri_messages import container, pod_sandbox, requested
 from nri.cri.convert.resources import from_oci, to_cri, to_nri
 
-__all__ = ["Converted", "Dropped", "container", "from_oci", "pod_sandbox", "requested", "to_cri", "to_nri"]
+__all__ = ["Conversion", "DroppedField", "container", "from_oci", "pod_sandbox", "requested", "to_cri", "to_nri"]

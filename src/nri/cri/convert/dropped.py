@@ -17,7 +17,7 @@ T = TypeVar("T")
 _MAX_VALUE_LENGTH = 120
 
 
-class Dropped(NamedTuple):
+class DroppedField(NamedTuple):
     """A set field that is not in the result of a conversion. `str` is a line for users.
 
     Attributes:
@@ -33,12 +33,12 @@ class Dropped(NamedTuple):
     def __str__(self) -> str:
         return f"{self.field} ({self.value}): {self.reason}"
 
-    def below(self, path: str) -> Dropped:
+    def below(self, path: str) -> DroppedField:
         """The same field with its path in an outer message, which contains the converted message at `path`."""
         return self._replace(field=f"{path}.{self.field}")
 
 
-class Converted(Generic[T]):
+class Conversion(Generic[T]):
     """The result of a conversion, with the dropped fields.
 
     Args:
@@ -52,27 +52,27 @@ class Converted(Generic[T]):
 
     __slots__ = ("_dropped", "_find", "value")
 
-    def __init__(self, value: T, find: Callable[[], Iterable[Dropped]]) -> None:
+    def __init__(self, value: T, find: Callable[[], Iterable[DroppedField]]) -> None:
         self.value = value
         self._find = find
-        self._dropped: tuple[Dropped, ...] | None = None
+        self._dropped: tuple[DroppedField, ...] | None = None
 
     @property
-    def dropped(self) -> tuple[Dropped, ...]:
+    def dropped(self) -> tuple[DroppedField, ...]:
         """The set fields that the result does not have, found in the original message at the first call."""
         if self._dropped is None:
             self._dropped = tuple(self._find())
         return self._dropped
 
 
-def left_over(message: Message, carried: Collection[str], reason: str) -> list[Dropped]:
+def left_over(message: Message, carried: Collection[str], reason: str) -> list[DroppedField]:
     """The set fields of `message` that are neither in `carried` nor below a field of it.
 
     An index is written ``[]`` in `carried`: ``mounts[].host_path``.
     """
     return [
-        Dropped(path, shown(value), reason)
-        for path, value in _leaves(message, "")
+        DroppedField(path, shown(value), reason)
+        for path, value in _set_fields(message, "")
         if not _is_carried(re.sub(r"\[\d+\]", "[]", path), carried)
     ]
 
@@ -88,7 +88,7 @@ def _is_carried(path: str, carried: Collection[str]) -> bool:
     return any(".".join(parts[:count]) in carried for count in range(1, len(parts) + 1))
 
 
-def _leaves(message: Message, above: str) -> Iterator[tuple[str, Any]]:
+def _set_fields(message: Message, above: str) -> Iterator[tuple[str, Any]]:
     """Yield all set fields with their paths. An empty message counts as a field."""
     for field, value in message.ListFields():
         path = above + field.name
@@ -97,12 +97,12 @@ def _leaves(message: Message, above: str) -> Iterator[tuple[str, Any]]:
             yield path, dict(value) if is_map else list(value) if field.is_repeated else value
         elif field.is_repeated:
             for index, message_ in enumerate(value):
-                yield from _inside(message_, f"{path}[{index}]")
+                yield from _fields_inside(message_, f"{path}[{index}]")
         else:
-            yield from _inside(value, path)
+            yield from _fields_inside(value, path)
 
 
-def _inside(message: Message, path: str) -> Iterator[tuple[str, Any]]:
+def _fields_inside(message: Message, path: str) -> Iterator[tuple[str, Any]]:
     if not message.ListFields():
         yield path, ""
-    yield from _leaves(message, f"{path}.")
+    yield from _set_fields(message, f"{path}.")

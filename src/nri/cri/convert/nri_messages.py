@@ -11,7 +11,7 @@ from typing import Any
 
 from nri.api import messages as m
 from nri.api.optional import put
-from nri.cri.convert.dropped import Converted, left_over
+from nri.cri.convert.dropped import Conversion, left_over
 from nri.cri.convert.resources import from_oci, to_nri
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import RequestError
@@ -43,7 +43,7 @@ _NO_CONTAINER = "NRI's Container has no field for it"
 
 def container(
     status: pb.ContainerStatus, config: pb.ContainerConfig, spec: Spec, *, pod_id: str, pid: int = 0
-) -> Converted[m.Container]:
+) -> Conversion[m.Container]:
     """Build the message of a container.
 
     `spec` is complete: process, mounts, devices, namespaces and resources come from it. The request's annotations
@@ -82,7 +82,7 @@ def container(
             raise RequestError(f"{_SECURITY}.seccomp.profile_type", security.seccomp.profile_type, "is unknown")
         message.linux.seccomp_profile.profile_type = profile
         message.linux.seccomp_profile.localhost_ref = security.seccomp.localhost_ref
-    return Converted(message, partial(left_over, config, _CONTAINER_FIELDS, _NO_CONTAINER))
+    return Conversion(message, partial(left_over, config, _CONTAINER_FIELDS, _NO_CONTAINER))
 
 
 def _reason(status: pb.ContainerStatus) -> str:
@@ -101,7 +101,7 @@ _NO_POD = "NRI's PodSandbox has no field for it"
 
 def pod_sandbox(
     status: pb.PodSandboxStatus, config: pb.PodSandboxConfig, spec: Spec | None = None, *, pid: int = 0
-) -> Converted[m.PodSandbox]:
+) -> Conversion[m.PodSandbox]:
     """Build the message of a pod.
 
     `status` provides the id, the runtime handler and the addresses, the primary address first. `spec` may be partial,
@@ -130,13 +130,15 @@ def pod_sandbox(
         parts.append(_set_pod(message.linux.pod_overhead, config.linux.overhead, "linux.overhead"))
     if config.linux.HasField("resources"):
         parts.append(_set_pod(message.linux.pod_resources, config.linux.resources, "linux.resources"))
-    return Converted(
+    return Conversion(
         message,
         lambda: [*left_over(config, _POD_FIELDS, _NO_POD), *(dropped for part in parts for dropped in part.dropped)],
     )
 
 
-def _set_pod(target: m.LinuxResources, requested: pb.LinuxContainerResources, path: str) -> Converted[m.LinuxResources]:
+def _set_pod(
+    target: m.LinuxResources, requested: pb.LinuxContainerResources, path: str
+) -> Conversion[m.LinuxResources]:
     """Set the pod's overhead or resources."""
     converted = to_nri(requested, path)
     target.CopyFrom(converted.value)

@@ -9,7 +9,7 @@ from typing import Any
 
 from nri.api import messages as m
 from nri.api.optional import get, put
-from nri.cri.convert.dropped import Converted, Dropped, left_over, shown
+from nri.cri.convert.dropped import Conversion, DroppedField, left_over, shown
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import RequestError
 
@@ -42,7 +42,7 @@ OCI_FIELDS = {
 }  # fmt: skip
 
 
-def to_nri(requested: pb.LinuxContainerResources, path: str = "") -> Converted[m.LinuxResources]:
+def to_nri(requested: pb.LinuxContainerResources, path: str = "") -> Conversion[m.LinuxResources]:
     """Convert the resources of a request for plugins. NRI's resources have no OOM score, so it is dropped.
 
     `path` is the path of `requested` in the request, for the names of dropped fields.
@@ -65,7 +65,7 @@ def to_nri(requested: pb.LinuxContainerResources, path: str = "") -> Converted[m
     for limit in requested.hugepage_limits:
         resources.hugepage_limits.add(page_size=limit.page_size, limit=limit.limit)
     resources.unified.update(requested.unified)
-    return Converted(
+    return Conversion(
         resources,
         lambda: [dropped.below(path) if path else dropped for dropped in left_over(requested, _CARRIED, NOT_IN_NRI)],
     )
@@ -73,7 +73,7 @@ def to_nri(requested: pb.LinuxContainerResources, path: str = "") -> Converted[m
 
 def to_cri(
     resources: m.LinuxResources, base: pb.LinuxContainerResources | None = None
-) -> Converted[pb.LinuxContainerResources]:
+) -> Conversion[pb.LinuxContainerResources]:
     """Convert resources of plugins for a runtime's CRI: `base`, overridden by the fields that are set in `resources`.
 
     `base` is the request, or the container's current resources. Fields that NRI does not have (the OOM score) come from
@@ -82,13 +82,13 @@ def to_cri(
     request = pb.LinuxContainerResources()
     if base is not None:
         request.CopyFrom(base)
-    out_of_range: list[Dropped] = []
+    out_of_range: list[DroppedField] = []
     for field, part, name, _ in SCALARS:
         value = get(getattr(resources, part), name)
         if value is None:
             continue
         if value > _INT64_MAX:
-            out_of_range.append(Dropped(f"{part}.{name}", shown(value), "exceeds the range of the CRI's field"))
+            out_of_range.append(DroppedField(f"{part}.{name}", shown(value), "exceeds the range of the CRI's field"))
             continue
         setattr(request, field, value)
     for field, name in CPUSETS:
@@ -100,7 +100,7 @@ def to_cri(
             limits[limit.page_size] = request.hugepage_limits.add(page_size=limit.page_size)
         limits[limit.page_size].limit = limit.limit
     request.unified.update(resources.unified)
-    return Converted(request, lambda: [*left_over(resources, _carried_to_cri(), NOT_IN_CRI), *out_of_range])
+    return Conversion(request, lambda: [*left_over(resources, _carried_to_cri(), NOT_IN_CRI), *out_of_range])
 
 
 def _carried_to_cri() -> set[str]:
@@ -109,7 +109,7 @@ def _carried_to_cri() -> set[str]:
     return fields | {"hugepage_limits[]", "unified"}
 
 
-def from_oci(resources: dict[str, Any]) -> Converted[m.LinuxResources]:
+def from_oci(resources: dict[str, Any]) -> Conversion[m.LinuxResources]:
     """Convert the ``linux.resources`` of a spec for plugins. Block-I/O and RDT settings are not mapped to classes."""
     message = m.LinuxResources()
     unknown = {key: value for key, value in resources.items() if value}
@@ -136,4 +136,4 @@ def from_oci(resources: dict[str, Any]) -> Converted[m.LinuxResources]:
         )
         for name in ("major", "minor"):
             put(added, name, rule.get(name))
-    return Converted(message, lambda: [Dropped(key, shown(value), NOT_IN_NRI) for key, value in unknown.items()])
+    return Conversion(message, lambda: [DroppedField(key, shown(value), NOT_IN_NRI) for key, value in unknown.items()])

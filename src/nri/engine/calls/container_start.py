@@ -41,7 +41,7 @@ class ContainerStart:
         container = self._inventory.container(prefix)
         try:
             with container.request_lock, container.starting, self._domain.block():
-                self._start(container)
+                self._start_container(container)
                 self._domain.post_start(container)
         except NriError as error:
             message = container.record.message
@@ -51,7 +51,7 @@ class ContainerStart:
             raise
         self._events.publish(container, pb.CONTAINER_STARTED_EVENT)
 
-    def _start(self, container: ContainerEntry) -> None:
+    def _start_container(self, container: ContainerEntry) -> None:
         next_container_state(container.id, container.record.state, "start")
         try:
             if container.record.start_failure:

@@ -19,11 +19,11 @@ class EventCalls:
 
     def __init__(self, events: EventBus) -> None:
         self._events = events
-        self._places = threading.BoundedSemaphore(MAX_LISTENERS)
+        self._listener_slots = threading.BoundedSemaphore(MAX_LISTENERS)
 
     def get_container_events(self, request: pb.GetEventsRequest, call: Call) -> Iterator[pb.ContainerEventResponse]:
         """Stream all events from now on, until the client or the engine ends the call."""
-        if not self._places.acquire(blocking=False):
+        if not self._listener_slots.acquire(blocking=False):
             raise TooMany("listeners", MAX_LISTENERS)
         try:
             with self._events.subscribe() as subscription:
@@ -31,4 +31,4 @@ class EventCalls:
                 while (event := subscription.get()) is not None:
                     yield event
         finally:
-            self._places.release()
+            self._listener_slots.release()

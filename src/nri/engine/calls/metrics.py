@@ -195,11 +195,11 @@ class MetricCalls:
             metrics.add_used(reading.stats)
             if reading.stats is not None and (counters := self._readings.counters(container)) is not None:
                 metrics.add_counted(counters)
-            metrics.add(UNCOUNTED, self._uncounted(container, reading.at_ns))
+            metrics.add(UNCOUNTED, self._times_and_limits(container, reading.at_ns))
             message.container_metrics.append(pb.ContainerMetrics(container_id=container.id, metrics=metrics.rows))
         return message
 
-    def _uncounted(self, record: ContainerRecord, at_ns: int) -> dict[str, int]:
+    def _times_and_limits(self, record: ContainerRecord, at_ns: int) -> dict[str, int]:
         numbers = {"seen": at_ns}
         if record.started_at_ns:
             numbers["started"] = record.started_at_ns

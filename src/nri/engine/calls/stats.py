@@ -168,7 +168,7 @@ def memory_message(at_ns: int, stats: ContainerStats) -> pb.MemoryUsage:
     return pb.MemoryUsage(
         timestamp=at_ns,
         working_set_bytes=_number(stats.working_set_bytes),
-        available_bytes=_number(_remaining(stats.memory_limit_bytes, stats.working_set_bytes)),
+        available_bytes=_number(_remaining_bytes(stats.memory_limit_bytes, stats.working_set_bytes)),
         usage_bytes=_number(stats.memory_usage_bytes),
         rss_bytes=_number(stats.rss_bytes),
         page_faults=_number(stats.page_faults),
@@ -180,7 +180,7 @@ def swap_message(at_ns: int, stats: ContainerStats) -> pb.SwapUsage:
     """Return the CRI's message for the use of swap."""
     return pb.SwapUsage(
         timestamp=at_ns,
-        swap_available_bytes=_number(_remaining(stats.swap_limit_bytes, stats.swap_usage_bytes)),
+        swap_available_bytes=_number(_remaining_bytes(stats.swap_limit_bytes, stats.swap_usage_bytes)),
         swap_usage_bytes=_number(stats.swap_usage_bytes),
     )
 
@@ -207,7 +207,7 @@ def _number(value: int | None) -> pb.UInt64Value | None:
     return None if value is None else pb.UInt64Value(value=value)
 
 
-def _remaining(limit: int | None, used: int | None) -> int | None:
+def _remaining_bytes(limit: int | None, used: int | None) -> int | None:
     return None if limit is None or used is None else max(limit - used, 0)
 
 
@@ -234,7 +234,7 @@ class _Rate(NamedTuple):
 
 
 class _DiskSpace(NamedTuple):
-    """A measurement: its time, and the time until which it counts (monotonic)."""
+    """A measurement: its time, and the time until which it is valid (monotonic)."""
 
     at_ns: int
     until_ns: int

@@ -68,7 +68,7 @@ def unpacked(source: Source, tree: dict[str, Any], layer: Layer) -> Layer:
         key = duplicates[0]
         raise ConfigError(layer.place(("nri", key)), f"nri.{key}", "duplicate key", "keep one")
     if not isinstance(nri, dict) or not isinstance(pasted, dict):
-        raise ConfigError(source.name, "nri", "expected a mapping of keys")
+        raise ConfigError(source.name, "nri", "expected a mapping of keys to values")
 
     def place(at: Path) -> str:
         moved = len(at) > 1 and at[0] == "nri" and at[1] in pasted
@@ -101,11 +101,11 @@ def _layer(path: str, reading: Reading, column: int) -> FileLayer:
     places |= {key: where for key, where in nri.origin.items() if key.startswith("default_validator.")}
     if column == 2 and "disable" not in keys:  # NRI is off by default in iSulad
         keys["disable"] = True
-    notes = [_note(reading, remark) for remark in reading.remarks if remark.kind in _NOTES]
-    return FileLayer(Layer({"nri": keys}, lambda at: _place(path, places, at)), notes)
+    notes = [_remark_note(reading, remark) for remark in reading.remarks if remark.kind in _NOTES]
+    return FileLayer(Layer({"nri": keys}, lambda at: _key_place(path, places, at)), notes)
 
 
-def _place(path: str, places: Mapping[str, str], at: Path) -> str:
+def _key_place(path: str, places: Mapping[str, str], at: Path) -> str:
     """Return the file and line that set one of the engine's keys, without the name of the other runtime's key."""
     where = places.get(".".join(map(str, at[1:])), path)
     return where.partition(": ")[0]
@@ -117,7 +117,7 @@ def _error(reading: Reading, remark: Remark) -> ConfigError:
     return ConfigError(where, key, text.what, text.next)
 
 
-def _note(reading: Reading, remark: Remark) -> str:
+def _remark_note(reading: Reading, remark: Remark) -> str:
     text = texts_of(reading.runtime, remark)
     if remark.kind is Kind.FIXED_SOCKET:
         return f"{remark.where}: iSulad itself does not support another socket path"

@@ -87,13 +87,13 @@ def read_registries(path: str) -> RegistriesFile:
         raise ConfigError(str(folder), "", f"{len(drop_ins)} files; at most {_MAX_FILES} are read")
     total = RegistriesFile()
     for name in (path, *(str(folder / name) for name in drop_ins)):
-        total = _merged(total, _File(name).content())
+        total = _merged_files(total, _File(name).content())
         if len(total.rules) + len(total.aliases) > _MAX_ENTRIES:
             raise ConfigError(name, "", f"more than {_MAX_ENTRIES} registries and aliases in all files")
     return total
 
 
-def _merged(first: RegistriesFile, second: RegistriesFile) -> RegistriesFile:
+def _merged_files(first: RegistriesFile, second: RegistriesFile) -> RegistriesFile:
     aliases = {**first.aliases, **second.aliases}
     return RegistriesFile(
         {**first.rules, **second.rules},

@@ -123,7 +123,7 @@ class Registry:
 
     Attributes:
         host: the beginning of image names: the registry's host, for example ``docker.io`` or ``registry.example:5000``,
-            a host with a path, or ``*.DOMAIN`` for all hosts of a domain. The longest match counts.
+            a host with a path, or ``*.DOMAIN`` for all hosts of a domain. The longest match is used.
         mirrors: hosts that are tried before this registry, in order; the prefix ``http://`` allows plain HTTP.
         location: the host, or host and path, that replaces `host` in requests. If empty, `host` itself.
         certificates: a folder with the registry's CA certificates (``*.crt``) and client certificates. If empty, the
@@ -157,9 +157,9 @@ class ImageConfig:
         image_volumes: what is at each ``VOLUME`` of a container's image, as in CRI-O: ``bind`` mounts a writable copy
             of the image's folder; ``mkdir`` creates a folder in the root file system; ``ignore`` does nothing.
         credentials_file: the path of a file with logins for registries, in the format of podman's ``auth.json`` and
-            Docker's ``config.json``. A login counts for pulls without another one. The file is read at each pull.
+            Docker's ``config.json``. It is used for pulls without another login. The file is read at each pull.
         signature_policy: the path of a policy in the format of ``containers-policy.json``, which decides which images
-            and signatures are accepted. If empty, ``/etc/containers/policy.json`` counts if it exists.
+            and signatures are accepted. If empty, ``/etc/containers/policy.json`` is used if it exists.
         pinned_images: images that the kubelet does not remove to free disk space, as in CRI-O: a name, ``START*``, or
             ``*PART*``.
         registries_conf: the path of a file in the format of ``containers-registries.conf`` (version 2), as in podman

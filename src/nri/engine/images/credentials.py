@@ -77,7 +77,7 @@ def node_credentials(path: str, image: str) -> Credentials | None:
     entry = entries.get(key, {})
     auth, token = entry.get("auth", ""), entry.get("identitytoken", "")
     if not isinstance(auth, str) or not isinstance(token, str):
-        raise EngineError(f"images.credentials_file {path}: auth and identitytoken of {key} must be texts")
+        raise EngineError(f"images.credentials_file {path}: auth and identitytoken of {key} must be strings")
     return Credentials(auth=auth, identity_token=token) if auth or token else None
 
 

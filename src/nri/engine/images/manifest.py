@@ -74,14 +74,14 @@ def _get(table: Mapping[str, Any], key: str, kind: type, name: str, place: str =
     if value is None:
         return kind()
     if not isinstance(value, kind) or isinstance(value, bool):
-        raise InvalidRequest(f"image {name}: {path} is {_shown(value)}; it must be {_TYPE_NAMES[kind]}")
+        raise InvalidRequest(f"image {name}: {path} is {_value_text(value)}; it must be {_TYPE_NAMES[kind]}")
     return value
 
 
 _TYPE_NAMES = {str: "a string", list: "a list", dict: "an object", int: "a number"}
 
 
-def _shown(value: object) -> str:
+def _value_text(value: object) -> str:
     return "an object or a list" if isinstance(value, (dict, list)) else repr(value)[:64]
 
 
@@ -90,7 +90,7 @@ def _rows(table: Mapping[str, Any], key: str, name: str) -> list[dict[str, Any]]
     rows = _get(table, key, list, name)
     for index, row in enumerate(rows):
         if not isinstance(row, dict):
-            raise InvalidRequest(f"image {name}: {key}[{index}] is {_shown(row)}; it must be an object")
+            raise InvalidRequest(f"image {name}: {key}[{index}] is {_value_text(row)}; it must be an object")
     return list(rows)
 
 
@@ -109,7 +109,7 @@ def is_index(manifest: Mapping[str, Any], name: str) -> bool:
     return has_manifests
 
 
-class Listed(NamedTuple):
+class ListedManifest(NamedTuple):
     """An entry of a list: a manifest, or another list.
 
     Attributes:
@@ -122,7 +122,7 @@ class Listed(NamedTuple):
     sure: bool
 
 
-def for_this_machine(index: Mapping[str, Any], name: str, machine: str = "") -> tuple[list[Listed], list[str]]:
+def for_this_machine(index: Mapping[str, Any], name: str, machine: str = "") -> tuple[list[ListedManifest], list[str]]:
     """Return the entries of a list that may run on this machine, the best first, and the platforms of other entries.
 
     The order is containerd's: entries for this platform by variant, then entries without a platform. Raises
@@ -137,9 +137,9 @@ def for_this_machine(index: Mapping[str, Any], name: str, machine: str = "") -> 
             _get(platform, key, str, name, "manifests[].platform") for key in ("os", "architecture", "variant")
         )
         if not platform:
-            ranked.append((len(order), Listed(_digest(row, name, "manifests[]"), sure=False)))
+            ranked.append((len(order), ListedManifest(_digest(row, name, "manifests[]"), sure=False)))
         elif (system or "linux", architecture or expected) == ("linux", expected) and variant in order:
-            ranked.append((order.index(variant), Listed(_digest(row, name, "manifests[]"), sure=True)))
+            ranked.append((order.index(variant), ListedManifest(_digest(row, name, "manifests[]"), sure=True)))
         else:
             other_platforms.append("/".join(filter(None, (system, architecture, variant))))
     return [entry for _, entry in sorted(ranked, key=lambda entry: entry[0])], other_platforms
@@ -183,7 +183,7 @@ def layers(manifest: Mapping[str, Any], name: str) -> list[Blob]:
     for row in _rows(manifest, "layers", name):
         size: int = _get(row, "size", int, name, "layers[]")
         if not 0 <= size < _MAX_LAYER_BYTES:
-            raise InvalidRequest(f"image {name}: layers[].size is {_shown(size)}; it must be a number of bytes")
+            raise InvalidRequest(f"image {name}: layers[].size is {_value_text(size)}; it must be a number of bytes")
         blobs.append(Blob(_digest(row, name, "layers[]"), size, _get(row, "mediaType", str, name, "layers[]")))
     return blobs
 
@@ -203,7 +203,9 @@ def diff_ids(config: Mapping[str, Any], name: str) -> list[str]:
     digests = _get(_get(config, "rootfs", dict, name), "diff_ids", list, name, "rootfs")
     for index, digest in enumerate(digests):
         if not isinstance(digest, str) or not DIGEST.fullmatch(digest):
-            raise InvalidRequest(f"image {name}: rootfs.diff_ids[{index}] is {_shown(digest)}, which is not a digest")
+            raise InvalidRequest(
+                f"image {name}: rootfs.diff_ids[{index}] is {_value_text(digest)}, which is not a digest"
+            )
     return list(digests)
 
 
@@ -217,7 +219,7 @@ def container_config(config: Mapping[str, Any], name: str) -> dict[str, Any]:
     for path, value in _get(settings, "Volumes", dict, name, "config").items():
         if value is not None and not isinstance(value, dict):
             raise InvalidRequest(
-                f"image {name}: config.Volumes[{path[:80]!r}] is {_shown(value)}; it must be an object"
+                f"image {name}: config.Volumes[{path[:80]!r}] is {_value_text(value)}; it must be an object"
             )
     for key in _MAPS:
         _texts(list(_get(settings, key, dict, name, "config").values()), name, f"config.{key}")
@@ -232,4 +234,4 @@ def container_config(config: Mapping[str, Any], name: str) -> dict[str, Any]:
 def _texts(values: Sequence[object], name: str, path: str) -> None:
     for index, value in enumerate(values):
         if not isinstance(value, str):
-            raise InvalidRequest(f"image {name}: {path}[{index}] is {_shown(value)}; it must be a string")
+            raise InvalidRequest(f"image {name}: {path}[{index}] is {_value_text(value)}; it must be a string")

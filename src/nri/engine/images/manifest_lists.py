@@ -8,7 +8,7 @@ from typing import Any
 
 from nri.engine.images.credentials import Credentials
 from nri.engine.images.manifest import (
-    Listed,
+    ListedManifest,
     for_this_machine,
     is_index,
     not_for_this_machine,
@@ -34,14 +34,14 @@ def manifest_for_this_machine(
     for this machine or the lists are too deep or long, and the errors of `Transport.manifest`.
     """
     manifest = parse(raw, str(name))
-    pending, other_platforms, requests = [(Listed(digest, sure=True), 1)], list[str](), 0
+    pending, other_platforms, requests = [(ListedManifest(digest, sure=True), 1)], list[str](), 0
     while pending:
         listed, depth = pending.pop()
         pinned = f"{name.repository}@{listed.digest}"
         if requests == _MAX_LISTED:
             raise InvalidRequest(f"image {name}: none of {_MAX_LISTED} manifests in its lists is for this machine")
         if requests:
-            manifest = _listed(transport, pinned, name, folder, credentials)
+            manifest = _manifest_list(transport, pinned, name, folder, credentials)
         requests += 1
         if is_index(manifest, str(name)):
             if depth > _MAX_INDEX_DEPTH:
@@ -57,7 +57,7 @@ def manifest_for_this_machine(
     raise not_for_this_machine(str(name), other_platforms)
 
 
-def _listed(
+def _manifest_list(
     transport: Transport, pinned: str, name: Reference, folder: Path, credentials: Credentials | None
 ) -> dict[str, Any]:
     raw = transport.manifest(pinned, folder, credentials)

@@ -71,7 +71,7 @@ def mount_overlay(
     with ExitStack() as open_folders:
         options = f"lowerdir={':'.join(paths)}{writable}"
         if len(os.fsencode(options)) + len(",volatile") > _MAX_OPTIONS_BYTES:
-            descriptors = [_opened(path, open_folders) for path in paths]
+            descriptors = [_open_folder(path, open_folders) for path in paths]
             options = f"lowerdir={':'.join(f'/proc/self/fd/{number}' for number in descriptors)}{writable}"
         if volatile:
             try:
@@ -83,7 +83,7 @@ def mount_overlay(
         mount("overlay", target, "overlay", data=options)
 
 
-def _opened(path: str, stack: ExitStack) -> int:
+def _open_folder(path: str, stack: ExitStack) -> int:
     descriptor = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     stack.callback(os.close, descriptor)
     return descriptor

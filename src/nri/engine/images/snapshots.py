@@ -42,7 +42,7 @@ class Snapshots:
 
     def __init__(self, root: Path, driver: str = "auto") -> None:
         if re.search(r"[:,\\\s]", str(root)):
-            raise InvalidRequest(f"{root}: overlayfs does not support paths with a colon, comma, backslash or blank")
+            raise InvalidRequest(f"{root}: overlayfs does not support paths with a colon, comma, backslash or space")
         self.root = private_folder(root)
         self.driver = driver if driver != "auto" else "overlay" if overlay_works(self.root) else "copy"
         self._all, self._all_until = Usage(0, 0), 0.0

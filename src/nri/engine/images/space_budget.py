@@ -60,7 +60,7 @@ class SpaceBudget:
             )
 
     def check_tree(self, tree: Path, what: str = "it", *, grows: bool = False) -> Usage:
-        """Count the unpacked files. Raises EngineError if there are too many files in the image, or as `check_bytes`.
+        """Count the unpacked files. Raises EngineError if there are too many files, or too many bytes.
 
         With `grows`, another program is writing the files, so folders may vanish during the count.
         """
@@ -99,7 +99,7 @@ class SpaceBudget:
                 self.timer.check(done_bytes)
             if (began := time.monotonic()) < due:
                 return
-            layer = _opened(pid, blobs)
+            layer = _open_blob(pid, blobs)
             try:
                 self.check_tree(tree, f"layer {layer}" if layer else "it", grows=True)
             except FileNotFoundError:  # not created yet, or removed by a program that fails
@@ -110,7 +110,7 @@ class SpaceBudget:
         return check
 
 
-def _opened(pid: int, blobs: Path) -> str:
+def _open_blob(pid: int, blobs: Path) -> str:
     """Return the digest of the blob that a process has open, or "" if it has no blob open."""
     with suppress(OSError):
         for name in os.listdir(folder := f"/proc/{pid}/fd"):

@@ -96,7 +96,7 @@ class ImageStore:
         self._pulls = private_folder(root / "pulls")
         self._layers = Layers(root / "layers")
         self._lock = threading.RLock()
-        self._busy = KeyLocks()
+        self._key_locks = KeyLocks()
         self._slots = PullSlots()
         self._names: dict[str, str] = {}
         #: Removed images that containers still use, and images whose removal failed halfway.
@@ -104,7 +104,7 @@ class ImageStore:
         self._half_removed: set[str] = set()
         self._image_by_id: dict[str, Image] = {}
         #: The number of root file systems that are being mounted, by image.
-        self._mounting: Counter[str] = Counter()
+        self._mount_counts: Counter[str] = Counter()
         self.complaints = self._load()
 
     # --- pulling ---
@@ -125,16 +125,16 @@ class ImageStore:
             pinned, manifest = manifest_for_this_machine(transport, name, digest, raw, folder, credentials)
             identity, blobs = config_digest(manifest, str(name)), layers(manifest, str(name))
             names = [f"{name.repository}@{digest}", *([f"{name.repository}:{name.tag}"] if name.tag else [])]
-            with self._busy.hold(identity, self.shared_wait_s):
-                while (image := self._named(identity, names, blobs)) is None:
+            with self._key_locks.hold(identity, self.shared_wait_s):
+                while (image := self._add_names(identity, names, blobs)) is None:
                     budget = SpaceBudget(str(name), self.root, self.limits, timer)
-                    self._bring(Source(pinned, identity, blobs, credentials, progress), folder, budget)
+                    self._pull_layers(Source(pinned, identity, blobs, credentials, progress), folder, budget)
                 return image
 
-    def _bring(self, source: Source, folder: Path, budget: SpaceBudget) -> None:
+    def _pull_layers(self, source: Source, folder: Path, budget: SpaceBudget) -> None:
         """Copy the layers that do not exist from a registry, and add the image to the store."""
         transport = self.transport.timed(budget.timer)
-        with self._lease() as lease, self._known_layers(source, lease) as known_ids:
+        with self._layer_lease() as lease, self._known_layers(source, lease) as known_ids:
             missing, layout = source.blobs[len(known_ids) :], folder / "layout"
             size_bytes = sum(blob.size_bytes for blob in missing)
             self._check_free_space(size_bytes, budget.name)
@@ -150,7 +150,7 @@ class ImageStore:
                 layout_image = with_registry_config(layout_image, source.identity, raw, budget.name)
             if chain_ids(layout_image.diff_ids)[: len(known_ids)] != known_ids:
                 raise InvalidRequest(f"image {budget.name}: its layers differ from those in its configuration")
-            self._keep(folder, layout_image, source.blobs, budget, lease)
+            self._store_image(folder, layout_image, source.blobs, budget, lease)
 
     @contextmanager
     def _known_layers(self, source: Source, lease: Lease) -> Iterator[list[str]]:
@@ -162,7 +162,7 @@ class ImageStore:
         while True:
             known_ids = self._layers.take_known(blobs, lease)
             following = blobs[len(known_ids)] if len(known_ids) < len(blobs) else source.identity
-            with self._busy.hold(" ".join(("layer", *known_ids[-1:], following)), self.shared_wait_s):
+            with self._key_locks.hold(" ".join(("layer", *known_ids[-1:], following)), self.shared_wait_s):
                 if self._layers.take_known(blobs, lease) == known_ids:
                     yield known_ids
                     return
@@ -172,7 +172,7 @@ class ImageStore:
         return self.snapshots.driver == "overlay" and number <= MAX_LAYERS
 
     @contextmanager
-    def _lease(self) -> Iterator[Lease]:
+    def _layer_lease(self) -> Iterator[Lease]:
         """Keep layers for a pull. At its end, layers that no image has are removed."""
         try:
             with self._layers.lease() as lease:
@@ -198,11 +198,11 @@ class ImageStore:
             )
             layout_image = read_layout(folder / "layout", str(name))
             names = [f"{name.repository}@{layout_image.manifest_digest}", f"{name.repository}:{name.tag}"]
-            with self._busy.hold(layout_image.id, self.shared_wait_s):
-                while (image := self._named(layout_image.id, names, layout_image.layers)) is None:
+            with self._key_locks.hold(layout_image.id, self.shared_wait_s):
+                while (image := self._add_names(layout_image.id, names, layout_image.layers)) is None:
                     budget = SpaceBudget(str(name), self.root, self.limits, timer)
-                    with self._lease() as lease:
-                        self._keep(folder, layout_image, layout_image.layers, budget, lease)
+                    with self._layer_lease() as lease:
+                        self._store_image(folder, layout_image, layout_image.layers, budget, lease)
                 return image
 
     def _check_free_space(self, size_bytes: int, name: str) -> None:
@@ -212,7 +212,7 @@ class ImageStore:
                 f"no space left for {name}: its new layers have {size_bytes} bytes, {self.root} has {free} free"
             )
 
-    def _keep(
+    def _store_image(
         self, folder: Path, layout_image: LayoutImage, blobs: Sequence[Blob], budget: SpaceBudget, lease: Lease
     ) -> None:
         """Unpack a pulled image, and add it to the store by one rename. `blobs` are the layers of its manifest."""
@@ -235,8 +235,8 @@ class ImageStore:
             if self._is_complete(identity):  # another pull was faster
                 remove_tree(image_folder)
                 return
-            target = self._place(identity)
-            self._discard(target)
+            target = self._image_folder(identity)
+            self._remove_or_set_aside(target)
             rename_into(image_folder, target)
             self._image_by_id[identity] = image
             self._removed.discard(identity)
@@ -255,7 +255,7 @@ class ImageStore:
             self._layers.add(chain[-1], layer_folder, Layer(parent, blob, size_bytes, inodes), lease)
         budget.spend(self._layers.usage(chain[-1:]))
 
-    def _named(self, identity: str, names: Sequence[str], blobs: Sequence[Blob]) -> Image | None:
+    def _add_names(self, identity: str, names: Sequence[str], blobs: Sequence[Blob]) -> Image | None:
         """Add names to an image, and return it; None if it does not exist. `blobs` are the layers of its manifest.
 
         Raises InvalidRequest if the image has another number of layers.
@@ -270,7 +270,7 @@ class ImageStore:
             new_names = {**self._names, **dict.fromkeys(names, identity)}
             self._write_names(new_names)
             if identity in self._removed:
-                os.rename(self._place(identity) / _REMOVED, self._place(identity) / _RECORD)
+                os.rename(self._image_folder(identity) / _REMOVED, self._image_folder(identity) / _RECORD)
             self._names = new_names
             self._removed.discard(identity)
             return self._with_names(self._image_by_id[identity])
@@ -322,7 +322,7 @@ class ImageStore:
             except NotFound:
                 return
             try:
-                self._retire(identity)
+                self._hide_image(identity)
                 if identity not in self._used_images():
                     self._delete(identity)
             except OSError as error:
@@ -338,12 +338,12 @@ class ImageStore:
         with self._lock:
             self._check_complete(image)
             stack = self._stack(image)
-            self._mounting[image.id] += 1
+            self._mount_counts[image.id] += 1
         try:  # without the lock, because copying may take long
             return self.snapshots.mount(stack, container_id, image.id, mapping)
         finally:
             with self._lock:
-                self._mounting -= Counter([image.id])
+                self._mount_counts -= Counter([image.id])
                 self._log_complaints(self._delete_unused())
 
     def unmount(self, container_id: str) -> None:
@@ -366,11 +366,11 @@ class ImageStore:
     def _stack(self, image: Image) -> Stack:
         """Return the folders with the files of an image."""
         chain = self._image_by_id[image.id].chain_ids
-        return Stack(self._place(image.id), ["rootfs"]) if chain is None else self._layers.stack(chain)
+        return Stack(self._image_folder(image.id), ["rootfs"]) if chain is None else self._layers.stack(chain)
 
     def _used_images(self) -> set[str]:
         """Return the ids of the images that containers use, or will use when they are mounted."""
-        return {*self.snapshots.images().values(), *self._mounting}
+        return {*self.snapshots.images().values(), *self._mount_counts}
 
     @staticmethod
     def _log_complaints(complaints: Sequence[str]) -> None:
@@ -382,12 +382,12 @@ class ImageStore:
         images = [image for image in self._image_by_id.values() if image.id != except_image]
         return {chain_id for image in images for chain_id in image.chain_ids or ()}
 
-    def _retire(self, identity: str) -> None:
+    def _hide_image(self, identity: str) -> None:
         """Hide an image from this and later engines. Its files stay. Raises OSError if that fails.
 
         The record is renamed within its folder, which works on a full disk.
         """
-        folder = self._place(identity)
+        folder = self._image_folder(identity)
         with suppress(FileNotFoundError):  # an earlier removal did this
             os.rename(folder / _RECORD, folder / _REMOVED)
             sync_folder(folder)
@@ -405,8 +405,8 @@ class ImageStore:
         used = self._used_layers(except_image=identity)
         for chain_id in reversed(self._image_by_id[identity].chain_ids or ()):
             self._layers.remove(chain_id, used)
-        remove_tree(self._place(identity) / "rootfs")  # the record goes last, so that it survives a crash
-        remove_tree(self._place(identity))
+        remove_tree(self._image_folder(identity) / "rootfs")  # the record goes last, so that it survives a crash
+        remove_tree(self._image_folder(identity))
         self._half_removed.discard(identity)
         self._image_by_id.pop(identity, None)
 
@@ -422,7 +422,7 @@ class ImageStore:
                 complaints.append(f"image {identity} is not removed: {error}")
         return complaints
 
-    def _discard(self, path: Path) -> str:
+    def _remove_or_set_aside(self, path: Path) -> str:
         """Remove a file or folder, or set it aside if that fails. Returns a line about the failure, or ""."""
         aside = self.root / "broken"
         try:
@@ -463,7 +463,7 @@ class ImageStore:
         digests = tuple(name for name in names if "@" in name)
         return replace(image, repo_tags=tags, repo_digests=digests)
 
-    def _place(self, identity: str) -> Path:
+    def _image_folder(self, identity: str) -> Path:
         if not DIGEST.fullmatch(identity):
             raise InvalidRequest(f"{identity!r} is not an image id")
         return self._images / identity.partition(":")[2]
@@ -478,14 +478,14 @@ class ImageStore:
         detach_below(self._pulls)
         for folder in (self.root / "broken", self._pulls):
             if folder.exists():
-                complaints += [self._discard(path) for path in folder.iterdir()]
+                complaints += [self._remove_or_set_aside(path) for path in folder.iterdir()]
         for folder in sorted(self._images.iterdir()):
             try:
                 self._load_image(folder)
             except (OSError, ValueError, TypeError, EngineError) as error:
                 complaints += [
                     f"{folder}: {error}; the image was removed and has to be pulled again",
-                    self._discard(folder),
+                    self._remove_or_set_aside(folder),
                 ]
         try:
             data = parse_json(read_regular(self.root / "names.json", _FILE_BYTES))
@@ -502,7 +502,7 @@ class ImageStore:
         removed = (folder / _REMOVED).exists()
         image = Image(**parse_json(read_regular(folder / (_REMOVED if removed else _RECORD), _FILE_BYTES)))
         container_config({"config": image.config}, image.id)
-        if self._place(image.id) != folder:
+        if self._image_folder(image.id) != folder:
             raise ValueError(f"the folder contains the record of {image.id}")
         if not (isinstance(image.size_bytes, int) and isinstance(image.inodes, int)):
             raise TypeError("size_bytes and inodes must be numbers")
@@ -521,10 +521,10 @@ class ImageStore:
     def _pull(self, name: str, registry: str) -> Iterator[tuple[Path, PullTimer]]:
         """Create a temporary folder and the deadlines of a pull. Raises TooMany if other pulls take too long."""
         timer = self.transport.timer(name)
-        with self._busy.hold(name, self.wait_s), self._slots.hold(name, registry, timer, self.wait_s):
+        with self._key_locks.hold(name, self.wait_s), self._slots.hold(name, registry, timer, self.wait_s):
             folder = Path(tempfile.mkdtemp(dir=self._pulls))
             try:
                 yield folder, timer
             finally:
-                if complaint := self._discard(folder):
+                if complaint := self._remove_or_set_aside(folder):
                     _log.warning("%s", complaint)

@@ -214,12 +214,12 @@ def fatal_message(text: str) -> str:
     """Return the message of skopeo's last fatal log line, or the last line of its output."""
     messages = _FATAL.findall(text)
     if messages:
-        return _unquoted(messages[-1])
+        return _unquoted_text(messages[-1])
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1] if lines else ""
 
 
-def _unquoted(text: str) -> str:
+def _unquoted_text(text: str) -> str:
     """Undo Go's quoting of a string. An escape that is not a character, for example a single byte, stays."""
 
     def character(escape: re.Match[str]) -> str:

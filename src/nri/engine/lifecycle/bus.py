@@ -42,7 +42,7 @@ class Subscription:
         """Wait for the next event. Returns None after the timeout, or if the subscription was closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._pending, timeout_s)
-            return self._take() if self._pending else None
+            return self._take_event() if self._pending else None
 
     def put(self, event: pb.ContainerEventResponse | None, size: int = 0) -> None:
         """Add an event of `size` bytes. If there are too many events, the oldest are dropped."""
@@ -50,11 +50,11 @@ class Subscription:
             self._pending.append((size, event))
             self._bytes += size
             while len(self._pending) > 1 and (len(self._pending) > MAX_EVENTS or self._bytes > MAX_EVENT_BYTES):
-                self._take()
+                self._take_event()
                 self.lost += 1
             self._changed.notify()
 
-    def _take(self) -> pb.ContainerEventResponse | None:
+    def _take_event(self) -> pb.ContainerEventResponse | None:
         size, event = self._pending.popleft()
         self._bytes -= size
         return event
@@ -93,7 +93,7 @@ class EventBus:
 
     def publish(self, entry: PodEntry | ContainerEntry, kind: pb.ContainerEventType.ValueType) -> None:
         """Log a step of a container or pod, and send its event to all listeners."""
-        _log.info("%s %s%s", entry, _WORDS[kind], _ending(entry) if kind == pb.CONTAINER_STOPPED_EVENT else "")
+        _log.info("%s %s%s", entry, _WORDS[kind], _exit_text(entry) if kind == pb.CONTAINER_STOPPED_EVENT else "")
         with self._lock:
             listeners = [*self._listeners]
         if not listeners:
@@ -124,7 +124,7 @@ class EventBus:
             listener.put(None)
 
 
-def _ending(entry: PodEntry | ContainerEntry) -> str:
+def _exit_text(entry: PodEntry | ContainerEntry) -> str:
     """Return the exit code and reason of a container for the log, or "" for a pod."""
     if isinstance(entry, PodEntry):
         return ""

@@ -39,7 +39,7 @@ class Cgroups:
         def put(pid: int) -> None:
             written = set()
             for top in self._tops(_COUNTED):
-                folder = _below(top, path)
+                folder = _cgroup_folder(top, path)
                 folder.mkdir(parents=True, exist_ok=True)
                 number = folder.stat().st_ino, folder.stat().st_dev
                 if number not in written:  # cpu and cpuacct may be one hierarchy
@@ -54,7 +54,7 @@ class Cgroups:
             return
         for top in self._tops(()):
             with suppress(OSError):  # a cgroup below it is in use
-                remove_tree(_below(top, path), files=False)
+                remove_tree(_cgroup_folder(top, path), files=False)
 
     def end(self, path: str) -> None:
         """Kill all processes in a cgroup and below it, and wait for their end. Raises EngineError if one remains."""
@@ -64,7 +64,7 @@ class Cgroups:
         deadline = time.monotonic() + _END_S
         remaining: list[int] = []
         while new := sorted(self._processes(path) - killed)[:_BATCH]:  # a process may start others until it is killed
-            self._thaw(path)  # a frozen process does not end
+            self._thaw_cgroup(path)  # a frozen process does not end
             remaining += self._kill(new, path, deadline)
             killed.update(new)
         if remaining:
@@ -111,17 +111,17 @@ class Cgroups:
             for descriptor in descriptors.values():
                 os.close(descriptor)
 
-    def _thaw(self, path: str) -> None:
+    def _thaw_cgroup(self, path: str) -> None:
         values = {"cgroup.freeze": "0", "freezer.state": "THAWED"}
         for entry in self._files(path, values):
-            with suppress(OSError), open(_opened(entry, os.O_WRONLY), "w", encoding="ascii") as file:
+            with suppress(OSError), open(_open_entry(entry, os.O_WRONLY), "w", encoding="ascii") as file:
                 file.write(values[entry.name])
 
     def _processes(self, path: str) -> set[int]:
         """Return the pids in a cgroup and below it, in all hierarchies."""
         pids: set[int] = set()
         for entry in self._files(path, ("cgroup.procs",)):
-            with suppress(OSError), open(_opened(entry, os.O_RDONLY), encoding="ascii") as file:
+            with suppress(OSError), open(_open_entry(entry, os.O_RDONLY), encoding="ascii") as file:
                 pids.update(map(int, file.read().split()))
         return pids - {0}  # 0 is a process in another pid namespace
 
@@ -129,7 +129,7 @@ class Cgroups:
         """Yield the files of these names in a cgroup and below it, in all hierarchies."""
         for top in self._tops(()):
             with suppress(OSError):
-                yield from (entry for entry in walk(_below(top, path)) if entry.name in names)
+                yield from (entry for entry in walk(_cgroup_folder(top, path)) if entry.name in names)
 
     def _tops(self, controllers: tuple[str, ...]) -> Iterator[Path]:
         if self._v2:
@@ -144,12 +144,12 @@ class Cgroups:
                 yield top
 
 
-def _below(top: Path, path: str) -> Path:
+def _cgroup_folder(top: Path, path: str) -> Path:
     """Return a cgroup's folder in a hierarchy. Raises EngineError if the path leads out of the hierarchy."""
     if ".." in path.split("/"):
         raise EngineError(f"cgroup {path}: the path must not contain '..'")
     return top / path.lstrip("/")
 
 
-def _opened(entry: WalkEntry, flags: int) -> int:
+def _open_entry(entry: WalkEntry, flags: int) -> int:
     return os.open(entry.name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=entry.folder)

@@ -78,18 +78,18 @@ class Domain:
     def post_update_pod(self, pod: PodEntry) -> None:
         """Notify plugins that a pod has new resources."""
         if self._hub.adaptation is not None:
-            self._logged("post_update_pod_sandbox", self.pod_message(pod))
+            self._send_and_log_failure("post_update_pod_sandbox", self.pod_message(pod))
 
     def stop_pod(self, pod: PodEntry) -> None:
         """Notify plugins, once, that a pod has stopped, while its network still exists."""
-        if self._advance(pod, _STOPPED, (_CREATED,)):
-            self._logged("stop_pod_sandbox", self.pod_message(pod))
+        if self._advance_state(pod, _STOPPED, (_CREATED,)):
+            self._send_and_log_failure("stop_pod_sandbox", self.pod_message(pod))
 
     def remove_pod(self, pod: PodEntry) -> None:
         """Notify plugins, once, that a pod is removed. If its stop was not reported, the stop is reported first."""
         self.stop_pod(pod)
-        if self._advance(pod, _REMOVED, (_STOPPED,)):
-            self._logged("remove_pod_sandbox", self.pod_message(pod))
+        if self._advance_state(pod, _REMOVED, (_STOPPED,)):
+            self._send_and_log_failure("remove_pod_sandbox", self.pod_message(pod))
 
     # --- containers ---
 
@@ -125,12 +125,12 @@ class Domain:
             message.pid, message.created_at, message.status_message = record.pid, record.created_at_ns, record.message
         else:  # plugins have adjusted it
             message = self.container_message(container)
-        self._logged("post_create_container", messages.pod, message)
+        self._send_and_log_failure("post_create_container", messages.pod, message)
 
     def start(self, container: ContainerEntry) -> None:
         """Notify plugins that a container is about to start. Raises NriError if a plugin rejects the start."""
         if self._hub.adaptation is not None:
-            self._hub.adaptation.start_container(*self._pair(container))
+            self._hub.adaptation.start_container(*self._pod_and_container(container))
 
     def post_start(self, container: ContainerEntry) -> None:
         """Notify plugins that a container runs."""
@@ -148,7 +148,7 @@ class Domain:
         if self._hub.adaptation is None:
             return None
         try:
-            return self._hub.adaptation.update_container(*self._pair(container), resources)
+            return self._hub.adaptation.update_container(*self._pod_and_container(container), resources)
         except NriError:
             if self._hub.tell_refused:
                 self.post_update(container)
@@ -160,7 +160,7 @@ class Domain:
 
     def stop(self, container: ContainerEntry) -> None:
         """Notify plugins, once, that a container has stopped, and apply their updates of other containers."""
-        if not self._advance(container, _STOPPED, (_CREATED,)):
+        if not self._advance_state(container, _STOPPED, (_CREATED,)):
             return
         reply: StopReply | None = self._logged_pair("stop_container", container)
         if reply is not None:
@@ -169,7 +169,7 @@ class Domain:
     def remove(self, container: ContainerEntry) -> None:
         """Notify plugins, once, that a container is removed. If its stop was not reported, it is reported first."""
         self.stop(container)
-        if self._advance(container, _REMOVED, (_STOPPED,)):
+        if self._advance_state(container, _REMOVED, (_STOPPED,)):
             self._logged_pair("remove_container", container)
 
     # --- updates and evictions that plugins request ---
@@ -228,7 +228,7 @@ class Domain:
             status, container.config, container.spec, pod_id=record.pod_id, pid=record.pid
         ).value  # fmt: skip
 
-    def _pair(self, container: ContainerEntry) -> tuple[m.PodSandbox, m.Container]:
+    def _pod_and_container(self, container: ContainerEntry) -> tuple[m.PodSandbox, m.Container]:
         try:
             pod = self.pod_message(self._inventory.pod(container.record.pod_id))
         except NotFound:  # its record was lost; the event is about the container
@@ -237,7 +237,7 @@ class Domain:
 
     # --- implementation ---
 
-    def _advance(self, entry: PodEntry | ContainerEntry, state: str, before: tuple[str, ...]) -> bool:
+    def _advance_state(self, entry: PodEntry | ContainerEntry, state: str, before: tuple[str, ...]) -> bool:
         """Record the next reported state; False unless the current one is in `before`."""
         with entry.record_lock:
             if entry.record.nri.get(_REPORTED) not in before:
@@ -246,9 +246,13 @@ class Domain:
             return True
 
     def _logged_pair(self, event: str, container: ContainerEntry) -> Any:
-        return None if self._hub.adaptation is None else self._logged(event, *self._pair(container))
+        return (
+            None
+            if self._hub.adaptation is None
+            else self._send_and_log_failure(event, *self._pod_and_container(container))
+        )
 
-    def _logged(self, event: str, *messages: Any) -> Any:
+    def _send_and_log_failure(self, event: str, *messages: Any) -> Any:
         """Send an event, and only log its failure."""
         if self._hub.adaptation is None:
             return None

@@ -38,14 +38,14 @@ class ExitHandler:
         self._closing = threading.Event()
         self._threads: set[threading.Thread] = set()
         #: Exits that arrived before `open` when no thread could be started to wait for it.
-        self._early: list[Exit] = []
+        self._early_exits: list[Exit] = []
         self._lock = threading.Lock()
 
     def open(self) -> None:
         """Report ends to plugins from now on, including those that arrived earlier."""
         with self._lock:
             self._open.set()
-            early, self._early = self._early, []
+            early, self._early_exits = self._early_exits, []
         for exit_ in early:
             self._on_exit(exit_)
 
@@ -83,18 +83,18 @@ class ExitHandler:
         if self._closing.is_set():
             return  # the next engine will find it
         try:
-            self._on_thread(lambda: self._take(exit_), exit_.container_id)
+            self._on_thread(lambda: self._handle_exit(exit_), exit_.container_id)
         except RuntimeError:  # no thread can be started now, so handle the end on this thread
             if self._is_early(exit_):
                 return
-            self._take(exit_)
+            self._handle_exit(exit_)
 
     def _is_early(self, exit_: Exit) -> bool:
         """Keep an end for later if plugins cannot be notified yet, and return whether this is so."""
         with self._lock:
             early = not self._open.is_set()
             if early:
-                self._early.append(exit_)
+                self._early_exits.append(exit_)
             return early
 
     def _on_thread(self, work: Callable[[], object], identity: str) -> None:
@@ -112,7 +112,7 @@ class ExitHandler:
             thread.start()
             self._threads.add(thread)
 
-    def _take(self, exit_: Exit) -> None:
+    def _handle_exit(self, exit_: Exit) -> None:
         try:
             container = self._inventory.container(exit_.container_id)
         except NotFound:

@@ -57,7 +57,7 @@ class NriHub:
         self.tell_refused = config.tell_refused
         self._domains: dict[str, NriDomain] = {}
         self._memory = memory
-        self._before = _read_names(memory)
+        self._earlier_names = _read_names(memory)
         self._timer_lock, self._file_lock = threading.Lock(), threading.Lock()
         self._timer: threading.Timer | None = None
         self._recorded_names: list[str] | None = None
@@ -93,8 +93,8 @@ class NriHub:
 
     def await_return(self) -> None:
         """Wait for the earlier plugins to reconnect after a restart, at most `RETURN_S`."""
-        if self.adaptation is not None and self._before:
-            self.adaptation.ready(self._before, RETURN_S)
+        if self.adaptation is not None and self._earlier_names:
+            self.adaptation.ready(self._earlier_names, RETURN_S)
 
     def stop(self) -> None:
         """Close all connections, and end the plugins that the engine launched."""

@@ -163,17 +163,17 @@ class Inventory:
         """
         self._names(entry).reserve(entry.record.name, entry.id)
         self.put(entry)
-        self._enter(entry)
+        self._add_entry(entry)
 
     def take_in(self, entry: Entry) -> None:
         """Add a pod or container that was read from the disk. Raises AlreadyExists if its name is in use."""
         self._names(entry).reserve(entry.record.name, entry.id)
-        self._enter(entry)
+        self._add_entry(entry)
 
     def _names(self, entry: Entry) -> Names:
         return self.pod_names if isinstance(entry, PodEntry) else self.container_names
 
-    def _enter(self, entry: Entry) -> None:
+    def _add_entry(self, entry: Entry) -> None:
         with self._lock:
             if isinstance(entry, PodEntry):
                 self._pods[entry.id] = entry

@@ -79,7 +79,7 @@ class Machinery:
     def configure(self, files: SettingsFiles) -> None:
         """Use other settings for the next calls. Running calls of programs are not changed.
 
-        Nothing here can fail, so that never only a part of the settings counts.
+        Nothing here can fail, so the settings are never applied only partly.
         """
         config = files.config
         images, network = config.images, config.network

@@ -91,12 +91,12 @@ class PodNamespaces:
         With `id_mappings`, in the form of a spec, there is also a user namespace, to which the others belong.
         """
         if not id_mappings:
-            return self._make(pod_id, folder, kinds, hostname, sysctls, 0)
+            return self._make_namespaces(pod_id, folder, kinds, hostname, sysctls, 0)
         with mapped_process(kinds, id_mappings) as pid:
             path = self.pin(folder, "user", pid)
-            return {**self._make(pod_id, folder, kinds, hostname, sysctls, pid), "user": path}
+            return {**self._make_namespaces(pod_id, folder, kinds, hostname, sysctls, pid), "user": path}
 
-    def _make(
+    def _make_namespaces(
         self, pod_id: str, folder: Path, kinds: set[str], hostname: str, sysctls: Sequence[Sysctl], of: int
     ) -> dict[str, str]:
         """Create new namespaces, or pin the namespaces of the process `of`. Returns their paths by kind."""

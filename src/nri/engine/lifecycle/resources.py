@@ -59,7 +59,7 @@ class Resources:
     def apply(self, updates: OrderedUpdates) -> list[UpdateResult]:
         """Apply updates that plugins request, and return a result for each. No error is raised.
 
-        If two plugins set a resource, the value of the later answer counts.
+        If two plugins set a resource, the value of the later answer is used.
         """
         return [self._apply(update, updates.numbers(update)) for update in updates]
 
@@ -109,11 +109,11 @@ class Resources:
                 linux["resources"] = merged(linux.get("resources") or {}, update)
             if update and container.record.pid:
                 runtime.update(container.id, update)
-            self._keep(container, spec)
+            self._store_spec(container, spec)
             if numbers is not None:
                 container.order.set(_set_fields(resources), numbers)
 
-    def _keep(self, container: ContainerEntry, spec: dict[str, Any]) -> None:
+    def _store_spec(self, container: ContainerEntry, spec: dict[str, Any]) -> None:
         try:
             write_spec(Path(container.record.bundle), spec)
         except OSError as error:
@@ -145,7 +145,7 @@ def merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _set_fields(resources: m.LinuxResources) -> list[str]:
-    """Return the names of the fields that are set. A zero that means "not set" does not count."""
+    """Return the names of the fields that are set. A zero that means "not set" is not included."""
     return [row.field for row in result_of("", without_unset(resources)).fields]
 
 

@@ -30,7 +30,7 @@ class Undo:
     """
 
     def __init__(self, thing: str) -> None:
-        self._thing = thing
+        self._subject = thing
         self.reason = ""
         self._undos: list[Step] = []
 
@@ -41,7 +41,7 @@ class Undo:
         try:
             return do()
         except OSError as error:
-            raise EngineError(f"{self._thing}: {name}: {error}") from error
+            raise EngineError(f"{self._subject}: {name}: {error}") from error
 
     def __enter__(self) -> Self:
         return self
@@ -53,7 +53,7 @@ class Undo:
             return
         self.reason = describe(error)
         for complaint in take_back(self._undos):
-            _log.warning("%s: could not be undone after an error: %s", self._thing, complaint)
+            _log.warning("%s: could not be undone after an error: %s", self._subject, complaint)
             error.add_note(f"not undone: {complaint}")
 
 

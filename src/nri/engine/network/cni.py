@@ -16,7 +16,7 @@ from typing import Any
 
 from nri.config.syntax import parse_json
 from nri.engine.network.configuration import Network
-from nri.engine.network.results import Attached, PortMapping, capability_arguments, parse_result, plugin_error
+from nri.engine.network.results import NetworkAttachment, PortMapping, capability_arguments, parse_result, plugin_error
 from nri.engine.support.command import end_leftovers, last_lines, run
 from nri.engine.support.errors import CommandFailed, CommandTimeout, EngineError, MissingTool
 from nri.engine.support.kernel import is_namespace
@@ -55,7 +55,7 @@ class Cni:
         arguments: Mapping[str, str] | None = None,
         ports: Sequence[PortMapping] = (),
         **capabilities: Any,
-    ) -> Attached:
+    ) -> NetworkAttachment:
         """Attach a pod to networks, one after the other. `arguments` are CNI_ARGS, for example K8S_POD_NAME.
 
         Returns the attachment to the first network, whose interface is eth0. Raises EngineError if a plugin fails; then
@@ -72,12 +72,12 @@ class Cni:
             for place, network in enumerate(networks)
         ]  # fmt: skip
         record = {**records[0], "further": records[1:]}
-        self._keep(pod_id, record, sync=False)
+        self._write_record(pod_id, record, sync=False)
         try:
             for attachment in _attachments(record):
                 for row in attachment["plugins"]:
                     attachment["result"] = self._call("ADD", row, pod_id, attachment, attachment.get("result") or {})
-            self._keep(pod_id, record)
+            self._write_record(pod_id, record)
             attached, *_ = map(_parse_result, _attachments(record))
             return attached
         except (EngineError, OSError):
@@ -155,7 +155,7 @@ class Cni:
             if command != "CHECK":  # a child in its own session would continue, even while this is undone
                 end_leftovers(self.cache / pod_id, f"CNI_CONTAINERID={pod_id}")
             raise
-        answer = _answer(output.stdout)
+        answer = _json_answer(output.stdout)
         if output.code:
             raise CommandFailed(action, output.code, plugin_error(answer) if answer else last_lines(output.stderr))
         if command == "ADD" and answer is None:
@@ -183,7 +183,7 @@ class Cni:
         except (OSError, ValueError, TypeError, AttributeError) as error:
             raise EngineError(f"{self._path(pod_id)} cannot be read: {error}") from error
 
-    def _keep(self, pod_id: str, record: Json, *, sync: bool = True) -> None:
+    def _write_record(self, pod_id: str, record: Json, *, sync: bool = True) -> None:
         write_whole(self._path(pod_id), json.dumps(record).encode(), sync=sync)
 
     def _path(self, pod_id: str) -> Path:
@@ -203,14 +203,14 @@ def _attachments(record: Json | None) -> list[Json]:
     return [] if record is None else [record, *record.get("further", ())]
 
 
-def _parse_result(record: Json) -> Attached:
+def _parse_result(record: Json) -> NetworkAttachment:
     try:
         return parse_result(record.get("result") or {}, record["interface"])
     except ValueError as error:
         raise EngineError(f"network {record['network']}: invalid result of its plugins: {error}") from None
 
 
-def _answer(text: bytes) -> Json | None:
+def _json_answer(text: bytes) -> Json | None:
     try:
         answer = parse_json(text)
     except ValueError:

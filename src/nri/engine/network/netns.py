@@ -35,7 +35,7 @@ class NetworkNamespaces:
         except FileExistsError:
             raise EngineError(f"the network namespace {path} already exists") from None
         try:
-            run_on_new_thread(lambda: _make(path, of), "nri-engine-netns")
+            run_on_new_thread(lambda: _make_namespace(path, of), "nri-engine-netns")
         except BaseException as error:
             self.remove(name)
             if isinstance(error, OSError):
@@ -64,7 +64,7 @@ class NetworkNamespaces:
         return self.root / name
 
 
-def _make(path: Path, of: int) -> None:
+def _make_namespace(path: Path, of: int) -> None:
     """Move this thread to the network namespace, and pin it. The thread must end afterwards."""
     if of:
         enter(of, "net", CLONE_NEWNET)

@@ -24,7 +24,7 @@ class PortMapping(NamedTuple):
     host_ip: str = ""
 
 
-class Attached(NamedTuple):
+class NetworkAttachment(NamedTuple):
     """A pod's attachment to a network. The first address is the primary one. `result` is the plugins' whole result."""
 
     addresses: tuple[str, ...]
@@ -33,7 +33,7 @@ class Attached(NamedTuple):
     result: dict[str, Any]
 
 
-def parse_result(result: Mapping[str, Any], interface: str) -> Attached:
+def parse_result(result: Mapping[str, Any], interface: str) -> NetworkAttachment:
     """Return the addresses of the pod in a result. Raises ValueError if the result is invalid.
 
     An address belongs to the pod if its interface is inside the pod's namespace, or if it names no interface. Other
@@ -48,7 +48,9 @@ def parse_result(result: Mapping[str, Any], interface: str) -> Attached:
         addresses.append(row.address("address"))
         gateways.append(row.address("gateway"))
     macs = [row.text("mac") for row in interfaces if row.text("name") == interface and row.text("sandbox")]
-    return Attached(tuple(filter(None, addresses)), tuple(filter(None, gateways)), (macs or [""])[0], dict(result))
+    return NetworkAttachment(
+        tuple(filter(None, addresses)), tuple(filter(None, gateways)), (macs or [""])[0], dict(result)
+    )
 
 
 def _rows(result: Mapping[str, Any], key: str) -> list[_Row]:

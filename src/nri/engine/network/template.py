@@ -207,19 +207,19 @@ class Template:
         elif keyword == "range":
             names, operands = _loop(words[1:])
             self._open.append(_Block(len(self._steps)))
-            self._steps.append(_Step("range", _checked(operands), names))
+            self._steps.append(_Step("range", _checked_expression(operands), names))
         elif keyword in ("else", "end"):
             if not self._open or (keyword == "end" and len(words) > 1):
                 raise ValueError(f"unexpected {{{{{text}}}}}")
-            self._else(words[1:]) if keyword == "else" else self._end()
+            self._begin_else(words[1:]) if keyword == "else" else self._end_block()
         else:
-            self._steps.append(_Step("out", _checked(words)))
+            self._steps.append(_Step("out", _checked_expression(words)))
 
     def _condition(self, operands: tuple[str, ...]) -> None:
         self._open[-1].condition = len(self._steps)
-        self._steps.append(_Step("if", _checked(operands)))
+        self._steps.append(_Step("if", _checked_expression(operands)))
 
-    def _else(self, words: tuple[str, ...]) -> None:
+    def _begin_else(self, words: tuple[str, ...]) -> None:
         block = self._open[-1]
         start = self._steps[block.start]
         if block.has_else or (words and (words[0] != "if" or start.kind == "range")):
@@ -234,7 +234,7 @@ class Template:
         if words:
             self._condition(words[1:])
 
-    def _end(self) -> None:
+    def _end_block(self) -> None:
         block = self._open.pop()
         start = self._steps[block.start]
         if start.kind == "range" and not block.has_else:
@@ -267,7 +267,7 @@ def _loop(words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return names, words[place + 1 :]
 
 
-def _checked(words: tuple[str, ...]) -> tuple[str, ...]:
+def _checked_expression(words: tuple[str, ...]) -> tuple[str, ...]:
     """Return the words of an expression. Raises ValueError if they are not a supported expression."""
     operands = words[1:] if words and words[0] in _FUNCTIONS else words
     expected = _FUNCTIONS[words[0]] if operands is not words else 1

@@ -4,7 +4,7 @@ Every wait has a deadline. An error names the cause, even if the cause is only i
 """
 
 from nri.engine.process.attach import Attachment
-from nri.engine.process.conmon import PERSIST, Conmon, Created
+from nri.engine.process.conmon import PERSIST, Conmon, ContainerPids
 from nri.engine.process.counters import Counters, Transfer, read_counters
 from nri.engine.process.execution import ExecResult, Execution, exec_sync
 from nri.engine.process.exits import Exit, Exits
@@ -17,9 +17,9 @@ __all__ = [
     "PERSIST",
     "Attachment",
     "Conmon",
+    "ContainerPids",
     "ContainerStats",
     "Counters",
-    "Created",
     "ExecResult",
     "Execution",
     "Exit",

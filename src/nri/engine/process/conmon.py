@@ -40,7 +40,7 @@ NUMBER_BYTES = 4096
 _KINDS = {stat.S_IFLNK: "link", stat.S_IFDIR: "folder", stat.S_IFIFO: "pipe", stat.S_IFSOCK: "socket"}
 
 
-class Created(NamedTuple):
+class ContainerPids(NamedTuple):
     """The pids of a created container's main process and of its conmon."""
 
     pid: int
@@ -86,7 +86,7 @@ class Conmon:
         stdin_once: bool = False,
         tty: bool = False,
         move_to_cgroup: Callable[[int], None] | None = None,
-    ) -> Created:
+    ) -> ContainerPids:
         """Create the container of a bundle. :meth:`Runtime.start` starts it.
 
         `move_to_cgroup` is called with conmon's pid before conmon starts other processes. If the creation fails, the
@@ -108,7 +108,7 @@ class Conmon:
         argv = conmon_argv(self.binary, runtime, container_id, bundle, log_path=log_path, flags=flags)
         action = f"{runtime.name} create {container_id}"
         try:
-            created = self._start(argv, action, bundle, move_to_cgroup)
+            created = self._start_conmon(argv, action, bundle, move_to_cgroup)
             _check_opened(log_path, created.conmon_pid)
             return created
         except BaseException:
@@ -124,9 +124,9 @@ class Conmon:
         _end_conmon(bundle, container_id)
         runtime.delete(container_id)
 
-    def _start(
+    def _start_conmon(
         self, argv: list[str], action: str, bundle: Path, move_to_cgroup: Callable[[int], None] | None
-    ) -> Created:
+    ) -> ContainerPids:
         deadline = time.monotonic() + self.timeout_s
         sync_read, sync_write = os.pipe()
         start_read, start_write = os.pipe()
@@ -167,7 +167,7 @@ class Conmon:
                 parent.kill()
                 parent.wait()
 
-    def _read_sync(self, pipe: int, deadline: float, action: str, bundle: Path, code: int) -> Created:
+    def _read_sync(self, pipe: int, deadline: float, action: str, bundle: Path, code: int) -> ContainerPids:
         """Read conmon's answer: the container's pid, or -1 and the runtime's output."""
         line = b""
         while b"\n" not in line and len(line) < _MAX_SYNC_BYTES:
@@ -187,7 +187,7 @@ class Conmon:
         if pid <= 0:
             output = message.encode() or b"the runtime ended without an error message"
             raise CreateFailed(action, 1, cause_of(output, log))
-        return Created(pid, _written_pid(bundle))
+        return ContainerPids(pid, _written_pid(bundle))
 
     def reopen_log(self, bundle: Path, log_path: Path) -> None:
         """Let conmon continue the log in a new file, and wait until the file exists.

@@ -76,8 +76,8 @@ def counters_v1(paths: Mapping[str, Path]) -> Counters:
     ticks, quota = _table(paths.get("cpuacct", _NONE) / "cpuacct.stat"), _table(cpu / "cpu.stat")
     table = _table(memory / "memory.stat")
     numbers = {
-        "cpu_user": _scaled(ticks.get("user"), _NS_PER_TICK),
-        "cpu_system": _scaled(ticks.get("system"), _NS_PER_TICK),
+        "cpu_user": _scaled_value(ticks.get("user"), _NS_PER_TICK),
+        "cpu_system": _scaled_value(ticks.get("system"), _NS_PER_TICK),
         "periods": quota.get("nr_periods"),
         "throttled_periods": quota.get("nr_throttled"),
         "throttled": quota.get("throttled_time"),
@@ -109,11 +109,11 @@ def counters_v2(folder: Path) -> Counters:
     weight = _number(folder / "cpu.weight")
     quota = _text(folder / "cpu.max").split()
     numbers = {
-        "cpu_user": _scaled(cpu.get("user_usec"), 1000),
-        "cpu_system": _scaled(cpu.get("system_usec"), 1000),
+        "cpu_user": _scaled_value(cpu.get("user_usec"), 1000),
+        "cpu_system": _scaled_value(cpu.get("system_usec"), 1000),
         "periods": cpu.get("nr_periods"),
         "throttled_periods": cpu.get("nr_throttled"),
-        "throttled": _scaled(cpu.get("throttled_usec"), 1000),
+        "throttled": _scaled_value(cpu.get("throttled_usec"), 1000),
         # The linear scale that runtimes use: shares from 2 to 262144, weights from 1 to 10000.
         "cpu_shares": None if weight is None else (weight - 1) * 262142 // 9999 + 2,
         "cpu_period_us": int(quota[1]) if len(quota) == 2 else None,
@@ -217,7 +217,7 @@ def _without_none(numbers: Mapping[str, int | None]) -> dict[str, int]:
     return {name: value for name, value in numbers.items() if value is not None}
 
 
-def _scaled(value: int | None, factor: int) -> int | None:
+def _scaled_value(value: int | None, factor: int) -> int | None:
     return None if value is None else value * factor
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from nri.config.syntax import parse_json
-from nri.engine.process.conmon import Created
+from nri.engine.process.conmon import ContainerPids
 from nri.engine.process.execution import ExecResult
 from nri.engine.process.exits import Exit
 from nri.engine.process.runtime import RuntimeState
@@ -53,7 +53,7 @@ class DryRuntime:
         """Set the function that receives each end of a container. It is called on the thread that causes the end."""
         self._on_end = on_end
 
-    def make(self, container_id: str, bundle: Path) -> Created:
+    def make(self, container_id: str, bundle: Path) -> ContainerPids:
         """Record a new container. With a real runtime, conmon requests the creation."""
         action = f"{self.name} create {container_id}"
         try:
@@ -66,7 +66,7 @@ class DryRuntime:
             if container_id in self._containers:
                 raise CommandFailed(action, 1, "container with given ID already exists")
             container = self._containers[container_id] = _Container("created", next(self._pids), bundle)
-        return Created(container.pid, next(self._pids))
+        return ContainerPids(container.pid, next(self._pids))
 
     def start(self, container_id: str) -> None:
         """Mark a created container as running."""
@@ -162,7 +162,7 @@ class DryConmon:
         stdin_once: bool = False,  # noqa: ARG002
         tty: bool = False,  # noqa: ARG002
         move_to_cgroup: Callable[[int], None] | None = None,  # noqa: ARG002  there is no process to place
-    ) -> Created:
+    ) -> ContainerPids:
         """Create the container of a bundle."""
         created = runtime.make(container_id, bundle)
         log_path.touch()
@@ -185,27 +185,27 @@ class DryExits:
 
     def __init__(self, on_exit: Callable[[Exit], None]) -> None:
         self._on_exit = on_exit
-        self._watched: set[str] = set()
+        self._watched_ids: set[str] = set()
 
     def watch(self, container_id: str, bundle: Path, runtime: DryRuntime) -> None:  # noqa: ARG002
         """Report a container's end when it comes, or at once if it has already ended."""
-        self._watched.add(container_id)
-        runtime.report_ends(self._ended)
+        self._watched_ids.add(container_id)
+        runtime.report_ends(self._report_exit)
         exit_ = runtime.ended(container_id)
         if exit_ is not None:
-            self._ended(exit_)
+            self._report_exit(exit_)
 
     def forget(self, container_id: str) -> None:
         """Do not report a container's end."""
-        self._watched.discard(container_id)
+        self._watched_ids.discard(container_id)
 
     def close(self) -> None:
         """Stop watching all containers."""
-        self._watched.clear()
+        self._watched_ids.clear()
 
-    def _ended(self, exit_: Exit) -> None:
-        if exit_.container_id in self._watched:
-            self._watched.discard(exit_.container_id)
+    def _report_exit(self, exit_: Exit) -> None:
+        if exit_.container_id in self._watched_ids:
+            self._watched_ids.discard(exit_.container_id)
             self._on_exit(exit_)
 
 

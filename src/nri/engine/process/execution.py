@@ -104,7 +104,7 @@ def exec_sync(
 
         def ended_early() -> EngineError:
             if client_gone and client_gone.is_set():
-                return EngineError(f"{action}: the client has gone")
+                return EngineError(f"{action}: the client has disconnected")
             return CommandTimeout(action, timeout_s or 0)
 
         output = run(

@@ -54,7 +54,7 @@ def read_exit(container_id: str, bundle: Path) -> Exit | None:
     return Exit(container_id, code, finished_at_ns, reason)
 
 
-class _Watched(NamedTuple):
+class _WatchedContainer(NamedTuple):
     container_id: str
     bundle: Path
     runtime: Runtime
@@ -79,7 +79,7 @@ class Exits:
 
     def watch(self, container_id: str, bundle: Path, runtime: Runtime) -> None:
         """Report the end of a container when it ends, or at once if it has already ended."""
-        watched = _Watched(container_id, bundle, runtime)
+        watched = _WatchedContainer(container_id, bundle, runtime)
         descriptor = _open(bundle, container_id)
         if descriptor < 0:
             self._report(watched)
@@ -124,18 +124,18 @@ class Exits:
                 except Exception:  # noqa: BLE001  the thread reports the ends of all other containers
                     _log.exception("the end of container %s could not be read", key.data.container_id)
 
-    def _report(self, watched: _Watched) -> None:
+    def _report(self, watched: _WatchedContainer) -> None:
         exit_ = read_exit(watched.container_id, watched.bundle)
         if exit_ is not None:
             self._call(exit_)
             return
         # On another thread, because killing takes time, and other ends would wait for it.
         try:
-            threading.Thread(target=self._lost, args=(watched,), name="nri-engine-lost", daemon=True).start()
+            threading.Thread(target=self._monitor_lost, args=(watched,), name="nri-engine-lost", daemon=True).start()
         except RuntimeError:  # no thread can be started now
-            self._lost(watched)
+            self._monitor_lost(watched)
 
-    def _lost(self, watched: _Watched) -> None:
+    def _monitor_lost(self, watched: _WatchedContainer) -> None:
         try:
             end_lost(watched.runtime, watched.container_id)
         except Exception as error:  # noqa: BLE001  the end must be reported in any case

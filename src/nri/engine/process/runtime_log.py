@@ -27,7 +27,7 @@ def cause_of(stderr: bytes, log: Path) -> str:
             logged = complaints(file.read(_MAX_LOG_BYTES)) if log != STDERR else []
     except OSError:
         logged = []  # the OCI runtime failed before it wrote a log
-    output = _plain(last_lines(stderr))
+    output = _message_text(last_lines(stderr))
     return "; ".join(dict.fromkeys([*filter(None, [output]), *(text for text in logged if text not in output)]))
 
 
@@ -44,7 +44,7 @@ def complaints(log: bytes) -> list[str]:
     return list(dict.fromkeys(messages))
 
 
-def _plain(text: str) -> str:
+def _message_text(text: str) -> str:
     """Return the message of a line that runc printed: ``time="..." level=error msg="..."``."""
     _, mark, message = text.rpartition('level=error msg="')
     return message.removesuffix('"').replace('\\"', '"') if mark else text

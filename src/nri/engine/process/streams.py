@@ -30,11 +30,11 @@ def stream_owner(spec: Mapping[str, Any]) -> StreamOwner | None:
     """
     linux = spec.get("linux") or {}
     user = ((spec.get("process") or {}).get("user") or {}).get("uid", 0)
-    uid, gid = _mapped(linux.get("uidMappings") or (), user), _mapped(linux.get("gidMappings") or (), 0)
+    uid, gid = _node_id(linux.get("uidMappings") or (), user), _node_id(linux.get("gidMappings") or (), 0)
     return None if uid is None or gid is None else StreamOwner(uid, gid)
 
 
-def _mapped(mappings: Iterable[Mapping[str, int]], number: int) -> int | None:
+def _node_id(mappings: Iterable[Mapping[str, int]], number: int) -> int | None:
     """The node's ID of an ID in a user namespace; None if it is not mapped."""
     for row in mappings:
         if 0 <= number - row["containerID"] < row["size"]:

@@ -107,7 +107,7 @@ def cri_server(
     """
     readings = Readings(engine.inventory, engine.running_containers, engine.images)
     groups = [
-        RuntimeInfoCalls(_facts(engine, reloader)),
+        RuntimeInfoCalls(_runtime_facts(engine, reloader)),
         engine.pod_creation,
         engine.pod_removal,
         engine.container_creation,
@@ -125,7 +125,7 @@ def cri_server(
     return Server(engine.config.socket, groups, engine.events.close, interceptors)
 
 
-def _facts(engine: Engine, reloader: Reloader | None) -> Facts:
+def _runtime_facts(engine: Engine, reloader: Reloader | None) -> Facts:
     def conditions() -> list[pb.RuntimeCondition]:
         return [
             pb.RuntimeCondition(type=row.kind, status=row.holds, reason=row.reason, message=row.message)

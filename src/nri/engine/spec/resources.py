@@ -87,7 +87,7 @@ def _memory(requested: pb.LinuxContainerResources, machine: Machine, notes: list
     if limit > 0 and 0 < swap < limit:
         reason = f"must include the memory limit of {limit}"
         raise RequestError(f"{field}.memory_swap_limit_in_bytes", swap, reason)
-    # A memory limit without a limit of swap counts for both together, so that a container does not swap by default.
+    # A memory limit without a limit of swap limits both together, so that a container does not swap by default.
     memory = {"limit": limit} if limit else {}
     if swap and not machine.swap_limit:
         notes.append(f"{field}.memory_swap_limit_in_bytes: {swap} is ignored: this machine cannot limit swap")

@@ -197,7 +197,7 @@ def host_profile(profile: Mapping[str, Any], architecture: str, capabilities: Co
         if architectures:
             spec["architectures"] = architectures
     machine = _PROFILE_ARCHITECTURES.get(architecture, architecture)
-    rules = [_rule(rule) for rule in _entries(profile, "syscalls") if _applies(rule, machine, capabilities)]
+    rules = [_rule(rule) for rule in _entries(profile, "syscalls") if _rule_applies(rule, machine, capabilities)]
     if rules:
         spec["syscalls"] = rules
     return spec
@@ -210,7 +210,7 @@ def _entries(profile: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
     return entries
 
 
-def _applies(rule: Mapping[str, Any], machine: str, capabilities: Collection[str]) -> bool:
+def _rule_applies(rule: Mapping[str, Any], machine: str, capabilities: Collection[str]) -> bool:
     """Return whether the conditions of a rule are true."""
     includes, excludes = (rule.get(key) or {} for key in ("includes", "excludes"))
     if not isinstance(includes, dict) or not isinstance(excludes, dict):

@@ -83,7 +83,7 @@ def find_account(requested: RequestedUser, passwd: str, group: str) -> Account:
 
     Raises RequestError if no row has the name, or if its row has an invalid id.
     """
-    row = _row(_rows(passwd), requested.user)
+    row = _matching_row(_rows(passwd), requested.user)
     if row is None and isinstance(requested.user, str):
         raise RequestError(requested.source, requested.user, f"the image has no such user in {_PASSWD}")
     uid = requested.user if isinstance(requested.user, int) else _id(row or [], 2, _PASSWD, requested)
@@ -100,7 +100,7 @@ def _find_group(user_row: list[str] | None, group: str, requested: RequestedUser
         return requested.group
     if requested.group is None:
         return _id(user_row, 3, _PASSWD, requested) if user_row else 0
-    row = _row(_rows(group), requested.group)
+    row = _matching_row(_rows(group), requested.group)
     if row is None:
         raise RequestError(requested.source, requested.group, f"the image has no such group in {_GROUP}")
     return _id(row, 2, _GROUP, requested)
@@ -111,7 +111,7 @@ def _rows(text: str) -> Iterable[list[str]]:
     return (row for line in text.split("\n") if len(row := line.split(":")) >= 3 and row[0])
 
 
-def _row(rows: Iterable[list[str]], key: int | str) -> list[str] | None:
+def _matching_row(rows: Iterable[list[str]], key: int | str) -> list[str] | None:
     """The first row whose id is the integer `key`, or whose name is the string `key`."""
     if isinstance(key, int):
         return next((row for row in rows if parse_id(row[2]) == key), None)

@@ -57,18 +57,18 @@ class Ids:
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
-        self._known: set[str] = set()
+        self._used_names: set[str] = set()
         self._lock = threading.Lock()
 
     def add(self, identity: str) -> None:
         """Add an id."""
         with self._lock:
-            self._known.add(identity)
+            self._used_names.add(identity)
 
     def discard(self, identity: str) -> None:
         """Remove an id."""
         with self._lock:
-            self._known.discard(identity)
+            self._used_names.discard(identity)
 
     def resolve(self, prefix: str) -> str:
         """Return the id that starts with `prefix`.
@@ -76,9 +76,9 @@ class Ids:
         Raises NotFound if there is no such id, and InvalidRequest if there are several.
         """
         with self._lock:
-            if prefix in self._known:
+            if prefix in self._used_names:
                 return prefix
-            matches = [identity for identity in self._known if prefix and identity.startswith(prefix)]
+            matches = [identity for identity in self._used_names if prefix and identity.startswith(prefix)]
         if not matches:
             raise NotFound(self._kind, prefix)
         if len(matches) > 1:

@@ -50,7 +50,7 @@ class Record:
         values: Json = {}
         for key, value in data.items():
             if key in known:
-                values[key] = _typed(key, value, str(known[key].type))
+                values[key] = _typed_value(key, value, str(known[key].type))
         if not values.get("id"):
             raise ValueError("the key 'id' is missing")
         return cls(**values, unknown={key: value for key, value in data.items() if key not in known})
@@ -132,7 +132,7 @@ _LIMITS: Mapping[str, int] = {"pid": 1 << 31, "conmon_pid": 1 << 31, "exit_code"
 _PATHS = ("cgroup_path", "cgroup_parent", "bundle", "rootfs", "log_path", "log_directory")
 
 
-def _typed(key: str, value: object, kind: str) -> object:
+def _typed_value(key: str, value: object, kind: str) -> object:
     """Check and convert the value of a key. `kind` is the annotation of the field."""
     if kind in _ENUMS:
         try:

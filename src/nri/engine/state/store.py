@@ -20,7 +20,7 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 R = TypeVar("R", bound=Record)
 
 
-class Loaded(NamedTuple):
+class LoadedRecords(NamedTuple):
     """All records on disk, by id.
 
     Attributes:
@@ -49,30 +49,30 @@ class Store:
 
         Without `sync` the record may be lost if the machine crashes.
         """
-        self._of(record).put(_checked(record.id), record.to_json(), sync=sync)
+        self._records_of(record).put(_checked_id(record.id), record.to_json(), sync=sync)
 
     def remove(self, identity: str, *, sync: bool = True) -> None:
         """Remove the record of a pod or container. No effect if it does not exist."""
         for records in (self._pods, self._containers):
-            records.remove(_checked(identity), sync=sync)
+            records.remove(_checked_id(identity), sync=sync)
 
-    def load(self) -> Loaded:
+    def load(self) -> LoadedRecords:
         """Read all records. Half-written files are deleted, invalid ones set aside."""
         pods, bad_pods = self._pods.load(partial(_read, PodRecord))
         containers, bad_containers = self._containers.load(partial(_read, ContainerRecord))
-        return Loaded(
+        return LoadedRecords(
             {pod.id: pod for pod in pods},
             {container.id: container for container in containers},
-            _lost(bad_pods),
-            _lost(bad_containers),
+            _unreadable_records(bad_pods),
+            _unreadable_records(bad_containers),
             [row.complaint for row in (*bad_pods, *bad_containers)],
         )
 
     def set_aside(self, record: PodRecord | ContainerRecord) -> str:
         """Move a record to the folder ``broken``, and return a description of its new path."""
-        return self._of(record).set_aside(_checked(record.id))
+        return self._records_of(record).set_aside(_checked_id(record.id))
 
-    def _of(self, record: PodRecord | ContainerRecord) -> Records:
+    def _records_of(self, record: PodRecord | ContainerRecord) -> Records:
         return self._pods if isinstance(record, PodRecord) else self._containers
 
 
@@ -83,12 +83,12 @@ def _read(kind: type[R], name: str, row: dict[str, Any]) -> R:
     return record
 
 
-def _lost(rows: list[Unreadable]) -> dict[str, str]:
+def _unreadable_records(rows: list[Unreadable]) -> dict[str, str]:
     """Return the lines about unreadable records by id. A file whose name is not an id was not a record."""
     return {row.name: row.complaint for row in rows if _ID.fullmatch(row.name)}
 
 
-def _checked(identity: str) -> str:
+def _checked_id(identity: str) -> str:
     if not _ID.fullmatch(identity):
         raise ValueError(f"{identity!r} is not a valid id")
     return identity

@@ -47,7 +47,7 @@ class CommandSession:
         self._link, self._poller, self._channels, self._start, self._limits = link, poller, channels, start, limits
         self._input: deque[bytes] = deque()
         self._input_size = 0
-        self._input_ended = self._input_closed = self._gone = False
+        self._input_ended = self._input_closed = self._client_is_gone = False
         self._size: Resize | None = None
         self._pending_output: deque[tuple[int, bytes]] = deque()
 
@@ -92,7 +92,7 @@ class CommandSession:
             self._exchange(ready, read=read)
 
     def _has_left(self) -> bool:
-        return self._gone or self._link.lost
+        return self._client_is_gone or self._link.lost
 
     def _masks(self, program: Program, *, read: bool) -> dict[int, int]:
         output = not self._pending_output and self._link.waiting < self._limits.output_bytes
@@ -115,7 +115,7 @@ class CommandSession:
             elif isinstance(event, Resize):
                 self._size = event
             elif isinstance(event, ClientGone):
-                self._gone = True
+                self._client_is_gone = True
         self._flush()
 
     def _deliver(self, program: Program) -> None:

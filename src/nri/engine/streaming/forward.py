@@ -62,7 +62,7 @@ class ForwardSession:
         self._wake_up = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._closed = False
         self._lock = threading.Lock()
-        self._gone = False
+        self._client_is_gone = False
 
     def run(self, first: bytes) -> None:
         """Serve the client. `first` has the bytes that were received so far.
@@ -71,7 +71,7 @@ class ForwardSession:
         """
         try:
             self._receive(first)
-            while not (self._gone or self._link.lost or self._channels.over):
+            while not (self._client_is_gone or self._link.lost or self._channels.over):
                 idle = self._link.last_traffic + self._limits.idle_s - time.monotonic()
                 if idle <= 0:
                     break
@@ -80,9 +80,9 @@ class ForwardSession:
             self._channels.finish()
             self._link.send(self._channels.take())
         finally:
-            self._end()
+            self._close_ports()
 
-    def _end(self) -> None:
+    def _close_ports(self) -> None:
         with self._lock:
             self._closed = True
             while not self._results.empty():
@@ -125,7 +125,7 @@ class ForwardSession:
     def _receive(self, data: bytes) -> None:
         for event in self._channels.receive(data):
             if isinstance(event, ClientGone):
-                self._gone = True
+                self._client_is_gone = True
             elif isinstance(event, PortOpened):
                 self._open(event)
             elif isinstance(event, PortClosed):
@@ -135,7 +135,7 @@ class ForwardSession:
                     self._receive_data(event, port)
                 elif isinstance(event, PortHalfClosed):
                     port.input_ended = True
-                    self._settle(event.key, port)
+                    self._end_direction(event.key, port)
             elif isinstance(event, PortData):
                 self._channels.consumed(event.key, len(event.data))
         self._link.send(self._channels.take())
@@ -211,7 +211,7 @@ class ForwardSession:
         port.output_ended = True
         self._channels.end(key)
         if self._channels.halves:
-            self._settle(key, port)
+            self._end_direction(key, port)
         else:
             self._close(key)
 
@@ -228,9 +228,9 @@ class ForwardSession:
             self._channels.consumed(key, len(port.inbox))
             port.inbox.clear()
             port.shut = True
-        self._settle(key, port)
+        self._end_direction(key, port)
 
-    def _settle(self, key: str, port: _Port) -> None:
+    def _end_direction(self, key: str, port: _Port) -> None:
         """Pass on the end of a direction. Close the connection if both directions have ended."""
         if port.socket is None:
             return

@@ -78,7 +78,7 @@ def _read(event: h11.Request) -> Request:
 
 def switch(headers: Sequence[tuple[str, str]]) -> bytes:
     """Return the response that switches to another protocol."""
-    return _head(HTTPStatus.SWITCHING_PROTOCOLS, headers) + b"\r\n"
+    return _response_head(HTTPStatus.SWITCHING_PROTOCOLS, headers) + b"\r\n"
 
 
 def answer(status: HTTPStatus, text: str, headers: Sequence[tuple[str, str]] = ()) -> bytes:
@@ -89,10 +89,10 @@ def answer(status: HTTPStatus, text: str, headers: Sequence[tuple[str, str]] = (
         ("Content-Length", str(len(body))),
         ("Connection", "close"),
     ]
-    return _head(status, [*headers, *body_headers]) + b"\r\n" + body
+    return _response_head(status, [*headers, *body_headers]) + b"\r\n" + body
 
 
-def _head(status: HTTPStatus, headers: Sequence[tuple[str, str]]) -> bytes:
+def _response_head(status: HTTPStatus, headers: Sequence[tuple[str, str]]) -> bytes:
     lines = [f"HTTP/1.1 {status.value} {status.phrase}", *(f"{name}: {value}" for name, value in headers)]
     return "".join(f"{line}\r\n" for line in lines).encode("latin-1")
 

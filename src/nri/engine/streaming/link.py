@@ -81,7 +81,7 @@ class Link:
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket, self._would_block = connection, _would_block(connection)
-        self._out = bytearray()
+        self._output = bytearray()
         connection.setblocking(False)
         self.lost = False
         self.last_traffic = time.monotonic()
@@ -93,11 +93,11 @@ class Link:
     @property
     def waiting(self) -> int:
         """The number of bytes that are not sent yet."""
-        return len(self._out)
+        return len(self._output)
 
     def mask(self, *, read: bool) -> int:
         """The events to wait for. A disconnect is reported even if the client is not read."""
-        return (select.POLLIN if read else select.POLLRDHUP) | (select.POLLOUT if self._out else 0)
+        return (select.POLLIN if read else select.POLLRDHUP) | (select.POLLOUT if self._output else 0)
 
     def receive(self, ready: Mapping[int, int], *, read: bool) -> bytes:
         """Read the available bytes. Call it after waiting for the events of :meth:`mask`."""
@@ -120,18 +120,18 @@ class Link:
 
     def send(self, data: bytes) -> None:
         """Send bytes, now or as soon as possible."""
-        self._out += data
-        if not self._out or self.lost:
+        self._output += data
+        if not self._output or self.lost:
             return
         try:
-            sent = self._socket.send(self._out)
+            sent = self._socket.send(self._output)
         except self._would_block:
             return
         except OSError:
             self.lost = True
-            self._out.clear()
+            self._output.clear()
             return
-        del self._out[:sent]
+        del self._output[:sent]
         self.last_traffic = time.monotonic()
 
     def finish(self, poller: Poller, idle_s: float) -> None:
@@ -141,7 +141,7 @@ class Link:
         """
         ended = False
         while not self.lost:
-            if not self._out and not ended:
+            if not self._output and not ended:
                 ended = True
                 self.last_traffic, idle_s = time.monotonic(), _LINGER_S
                 try:

@@ -61,7 +61,9 @@ class StreamingServer:
         self._stop = os.eventfd(0)
         self._lock = threading.Lock()
         self._threads: set[threading.Thread] = set()
-        self._strangers: dict[socket.socket, None] = {}  # connections that have not sent a token, the oldest first
+        self._clients_without_token: dict[
+            socket.socket, None
+        ] = {}  # connections that have not sent a token, the oldest first
         self._url = ""
 
     # --- for the engine ---
@@ -91,14 +93,14 @@ class StreamingServer:
             return
         os.eventfd_write(self._stop, 1)
         deadline = time.monotonic() + _STOP_S
-        while (threads := self._running()) and time.monotonic() < deadline:
+        while (threads := self._running_threads()) and time.monotonic() < deadline:
             for thread in threads:
                 thread.join(max(deadline - time.monotonic(), 0))
         if not threads:  # otherwise a thread waits for the engine, and checks the event later
             os.close(self._stop)
             self._stop = -1
 
-    def _running(self) -> list[threading.Thread]:
+    def _running_threads(self) -> list[threading.Thread]:
         with self._lock:
             return [*self._threads]
 
@@ -137,7 +139,7 @@ class StreamingServer:
             raise RequestError("stderr", True, "must not be requested with a terminal, which has only stdout")
         if not (stream_request.stdin or stream_request.stdout or stream_request.stderr):
             raise RequestError("stdin", False, "one of stdin, stdout and stderr must be requested")
-        return self._put(stream_request)
+        return self._session_url(stream_request)
 
     def port_forward_url(self, pod_id: str, ports: Sequence[int] = ()) -> str:
         """Return a URL where a client can connect to ports of a pod. Over SPDY the client chooses the ports itself.
@@ -151,9 +153,9 @@ class StreamingServer:
                 raise RequestError("port", port, "must be between 1 and 65535")
         if len(ports) > websocket.MAX_PORTS:
             raise RequestError("port", len(ports), f"at most {websocket.MAX_PORTS} ports can be requested")
-        return self._put(StreamRequest("portforward", pod_id, ports=tuple(ports)))
+        return self._session_url(StreamRequest("portforward", pod_id, ports=tuple(ports)))
 
-    def _put(self, stream_request: StreamRequest) -> str:
+    def _session_url(self, stream_request: StreamRequest) -> str:
         return f"{self._url}/{stream_request.kind}/{self._tokens.put(stream_request)}"
 
     # --- threads ---
@@ -168,7 +170,7 @@ class StreamingServer:
                 _log.exception("streaming: a connection is closed after an error")
             finally:
                 with self._lock:
-                    self._strangers.pop(connection, None)
+                    self._clients_without_token.pop(connection, None)
                 connection.close()
                 with self._lock:  # last, because `stop` waits for this set
                     self._threads.discard(threading.current_thread())
@@ -205,13 +207,13 @@ class StreamingServer:
                 connection.close()
             else:
                 with self._lock:
-                    self._strangers[connection] = None
+                    self._clients_without_token[connection] = None
                 try:
                     self._run(self._serve, connection)
                 except RuntimeError as error:  # no thread can be started now
                     _log.warning("streaming: no connection can be served: %s", error)
                     with self._lock:
-                        del self._strangers[connection]
+                        del self._clients_without_token[connection]
                     connection.close()
 
     def _is_full(self) -> bool:
@@ -220,10 +222,10 @@ class StreamingServer:
             excess = len(self._threads) - MAX_CLIENTS
             if excess <= 0:
                 return False
-            if excess > _MAX_CLOSING or not self._strangers:
+            if excess > _MAX_CLOSING or not self._clients_without_token:
                 return True
-            oldest = next(iter(self._strangers))
-            del self._strangers[oldest]
+            oldest = next(iter(self._clients_without_token))
+            del self._clients_without_token[oldest]
             with suppress(OSError):  # it has gone
                 socket.socket.shutdown(oldest, socket.SHUT_RDWR)  # SSLSocket's method would disturb its thread
             return False
@@ -239,7 +241,7 @@ class StreamingServer:
             if request is not None:
                 stream_request, upgrade = self._match_request(request)
                 with self._lock:
-                    self._strangers.pop(connection, None)
+                    self._clients_without_token.pop(connection, None)
                 link.send(upgrade.answer)
                 idle_s = self._limits.idle_s
                 self._session(link, poller, stream_request, upgrade).run(reader.rest)

@@ -58,7 +58,7 @@ class SpdyCommand:
         """Receive bytes of the client, and yield events."""
         for event in self._spdy.receive(data):
             kind = self._types.get(event.stream)
-            if isinstance(event, spdy.Opened):
+            if isinstance(event, spdy.StreamOpened):
                 self._open(event)
             elif isinstance(event, spdy.Data):
                 if kind == STDIN and STDIN in self._requested:
@@ -72,7 +72,7 @@ class SpdyCommand:
             elif kind == ERROR and isinstance(event, spdy.Reset):
                 yield ClientGone()  # the client can no longer read the outcome
 
-    def _open(self, event: spdy.Opened) -> None:
+    def _open(self, event: spdy.StreamOpened) -> None:
         kind = _TYPES.get(event.headers.get("streamtype", ""))
         if kind is None or kind in self._streams:
             self._spdy.reset(event.stream, spdy.PROTOCOL_ERROR)
@@ -141,7 +141,7 @@ class SpdyForward:
     def receive(self, data: bytes) -> Iterator[ForwardEvent]:
         """Receive bytes of the client, and yield events."""
         for event in self._spdy.receive(data):
-            if isinstance(event, spdy.Opened):
+            if isinstance(event, spdy.StreamOpened):
                 yield from self._open(event)
                 continue
             key = self._keys.get(event.stream, "")
@@ -154,7 +154,7 @@ class SpdyForward:
             else:
                 yield PortData(key, event.data) if isinstance(event, spdy.Data) else PortHalfClosed(key)
 
-    def _open(self, event: spdy.Opened) -> Iterator[ForwardEvent]:
+    def _open(self, event: spdy.StreamOpened) -> Iterator[ForwardEvent]:
         port, kind = _port(event.headers), event.headers.get("streamtype")
         key = event.headers.get("requestid") or f"stream {event.stream - (2 if kind == 'data' else 0)}"
         if not port or kind not in ("data", "error") or len(key) > _MAX_KEY_LENGTH:

@@ -53,7 +53,7 @@ class MessageSocket:
 
     def __init__(self) -> None:
         self._connection = Connection(ConnectionType.SERVER)
-        self._out = bytearray()
+        self._output = bytearray()
         self._inside = False
         self.closed = False
 
@@ -64,16 +64,16 @@ class MessageSocket:
         self._connection.receive_data(data)
         for event in self._connection.events():
             if isinstance(event, Ping):
-                self._out += self._connection.send(event.response())
+                self._output += self._connection.send(event.response())
             elif isinstance(event, CloseConnection):  # wsproto also returns it after a violation of the protocol
                 self.closed = True
                 if self._connection.state in (ConnectionState.OPEN, ConnectionState.REMOTE_CLOSING):
-                    self._out += self._connection.send(event.response())
+                    self._output += self._connection.send(event.response())
                 return
             elif isinstance(event, BytesMessage | TextMessage):
-                yield self._piece(event)
+                yield self._data_piece(event)
 
-    def _piece(self, event: BytesMessage | TextMessage) -> Piece:
+    def _data_piece(self, event: BytesMessage | TextMessage) -> Piece:
         data = event.data.encode() if isinstance(event.data, str) else bytes(event.data)
         piece = Piece(data, not self._inside, event.message_finished)
         self._inside = not event.message_finished
@@ -83,18 +83,18 @@ class MessageSocket:
         """Send a message. No effect if the WebSocket is closed."""
         if not self.closed:
             message = TextMessage(data=data.decode("ascii")) if text else BytesMessage(data=data)
-            self._out += self._connection.send(message)
+            self._output += self._connection.send(message)
 
     def close(self) -> None:
         """Close the connection normally."""
         if not self.closed:
             self.closed = True
-            self._out += self._connection.send(CloseConnection(code=1000))
+            self._output += self._connection.send(CloseConnection(code=1000))
 
     def take(self) -> bytes:
         """Return the bytes to send, and forget them."""
-        data = bytes(self._out)
-        self._out.clear()
+        data = bytes(self._output)
+        self._output.clear()
         return data
 
 
@@ -168,7 +168,7 @@ class WebSocketCommand:
 
     def __init__(self, protocol: str, requested: AbstractSet[int]) -> None:
         self._json = protocol.startswith(("v4.", "v5."))
-        self._closes = protocol.startswith("v5.")
+        self._supports_close = protocol.startswith("v5.")
         self._requested = requested
         self._channels = ChannelSocket(protocol)
         self._sizes = SizeReader()
@@ -179,7 +179,7 @@ class WebSocketCommand:
     def receive(self, data: bytes) -> Iterator[CommandEvent]:
         """Read bytes of the client and yield events."""
         for channel, content in self._channels.receive(data):
-            if self._closes and channel == CLOSE:
+            if self._supports_close and channel == CLOSE:
                 if content == b"\0":
                     yield InputEnd()
             elif channel == STDIN and STDIN in self._requested:

@@ -1,6 +1,6 @@
 """Annotations of pods and containers that reach the OCI runtime, or that the engine acts on.
 
-Authors of pods write annotations, so each of them counts only as far as the operator's settings permit it.
+Authors of pods write annotations, so each of them is used only as far as the operator's settings permit it.
 """
 
 from __future__ import annotations

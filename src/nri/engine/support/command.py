@@ -127,7 +127,7 @@ def run(  # noqa: PLR0913  options, by name
         if not pump.until_ended(time.monotonic() + timeout_s, on_tick):
             raise CommandTimeout(action, timeout_s)
     finally:
-        _end(process)
+        _kill_program(process)
         pump.close()
     output = Output(process.returncode, bytes(pump.output[0]), bytes(pump.output[1]), pump.dropped)
     if check and output.code:
@@ -206,7 +206,7 @@ def _is_killed(pid: int, prefix: str, variable: str) -> bool:
         os.close(descriptor)
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _kill_program(process: subprocess.Popen[bytes]) -> None:
     """Kill the program and all processes in its session, if the program is still running."""
     if process.poll() is None:
         try:
@@ -223,7 +223,7 @@ class _Pump:
         self.output = (bytearray(), bytearray())
         self.dropped = 0
         self._process = process
-        self._unsent = memoryview(data)
+        self._unsent_input = memoryview(data)
         self._limit = limit
         self._selector = selectors.DefaultSelector()
         assert process.stdout is not None
@@ -269,15 +269,15 @@ class _Pump:
 
     def _write(self, descriptor: int) -> None:
         try:
-            self._unsent = self._unsent[os.write(descriptor, self._unsent[:_CHUNK_BYTES]) :]
+            self._unsent_input = self._unsent_input[os.write(descriptor, self._unsent_input[:_CHUNK_BYTES]) :]
         except BlockingIOError:
             return
         except BrokenPipeError:
-            self._unsent = self._unsent[
+            self._unsent_input = self._unsent_input[
                 :0
             ]  # the program does not read all data, which is an error only if its exit code is not 0
-        if not self._unsent:
-            self._drop(descriptor)
+        if not self._unsent_input:
+            self._close_pipe(descriptor)
 
     def _read(self, descriptor: int, buffer: bytearray) -> None:
         try:
@@ -285,18 +285,18 @@ class _Pump:
         except BlockingIOError:
             return
         if not chunk:
-            self._drop(descriptor)
+            self._close_pipe(descriptor)
             return
         room = self._limit - len(buffer)
         buffer += chunk[:room] if room > 0 else b""
         self.dropped += max(len(chunk) - max(room, 0), 0)
 
-    def _drop(self, descriptor: int) -> None:
+    def _close_pipe(self, descriptor: int) -> None:
         pipe = self._selector.unregister(descriptor).fileobj
         assert not isinstance(pipe, int)
         pipe.close()  # type: ignore[attr-defined]
 
     def close(self) -> None:
         for key in [*self._selector.get_map().values()]:
-            self._drop(key.fd)
+            self._close_pipe(key.fd)
         self._selector.close()

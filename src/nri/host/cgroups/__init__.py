@@ -4,7 +4,7 @@ from nri.host.cgroups.batch import Write
 from nri.host.cgroups.drivers import (
     Driver,
     KubeQos,
-    Parsed,
+    ParsedCgroup,
     container_path,
     expand,
     expand_slice,
@@ -14,7 +14,7 @@ from nri.host.cgroups.drivers import (
 )
 from nri.host.cgroups.hierarchies import Hierarchies, Hierarchy, detect
 from nri.host.cgroups.knobs import KNOBS, Knob, knob
-from nri.host.cgroups.support import Located, probe, survey
+from nri.host.cgroups.support import LocatedFile, probe, survey
 from nri.host.cgroups.systemd import SystemdUnits
 from nri.host.cgroups.units import Value
 from nri.host.cgroups.writer import Writer
@@ -26,8 +26,8 @@ __all__ = [
     "Hierarchy",
     "Knob",
     "KubeQos",
-    "Located",
-    "Parsed",
+    "LocatedFile",
+    "ParsedCgroup",
     "SystemdUnits",
     "Value",
     "Write",

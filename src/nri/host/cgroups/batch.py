@@ -56,8 +56,8 @@ def order(writes: Sequence[Write], present: Sequence[Value | None]) -> list[Step
     )
     single = [index for index, write in enumerate(writes) if not knob(write.name).nested]
     single.sort(key=lambda index: depth(writes[index].cgroup))
-    idle = _idle(writes, single)
-    widened = [step for index in nested if (step := _widened(index, writes[index], present[index])) is not None]
+    idle = _idle_writes(writes, single)
+    widened = [step for index in nested if (step := _widening_step(index, writes[index], present[index])) is not None]
     finished = {step.number for step in widened if step.final}
     return [
         *(Step(index, writes[index].value, True) for index in idle[False]),
@@ -68,7 +68,7 @@ def order(writes: Sequence[Write], present: Sequence[Value | None]) -> list[Step
     ]
 
 
-def _idle(writes: Sequence[Write], single: Sequence[int]) -> dict[bool, list[int]]:
+def _idle_writes(writes: Sequence[Write], single: Sequence[int]) -> dict[bool, list[int]]:
     """The indices of writes of `cpu.idle`, by whether they set it."""
     indexes: dict[bool, list[int]] = {True: [], False: []}
     for index in single:
@@ -77,7 +77,7 @@ def _idle(writes: Sequence[Write], single: Sequence[int]) -> dict[bool, list[int
     return indexes
 
 
-def _widened(index: int, write: Write, present: Value | None) -> Step | None:
+def _widening_step(index: int, write: Write, present: Value | None) -> Step | None:
     """The step that widens a value. Returns None if the value is wide enough, or not known."""
     if present is None:
         return None

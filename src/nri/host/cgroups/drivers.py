@@ -28,7 +28,7 @@ class KubeQos(enum.Enum):
     BEST_EFFORT = "BestEffort"
 
 
-class Parsed(NamedTuple):
+class ParsedCgroup(NamedTuple):
     """The parts of a cgroup's path, or None for parts that the path does not have.
 
     Attributes:
@@ -156,7 +156,7 @@ def kube_qos_of(path: str) -> KubeQos:
     return KubeQos.GUARANTEED
 
 
-def parse(path: str) -> Parsed | None:
+def parse(path: str) -> ParsedCgroup | None:
     """Parse a pod and a container in a cgroup's path. Returns None if it is not below the cgroup of all pods."""
     names = [name for name in path.split("/") if name]
     tops = [number for number, name in enumerate(names) if _is_top(name)]
@@ -169,8 +169,8 @@ def parse(path: str) -> Parsed | None:
             uid = match[1].replace("_", "-") if driver is Driver.SYSTEMD else match[1]
             below = names[number + 1] if number + 1 < len(names) else None
             container_id, runtime = _container(driver, below)
-            return Parsed(driver, kube_qos_of("/".join(names)), uid, container_id, runtime)
-    return Parsed(driver, kube_qos_of("/".join(names)))
+            return ParsedCgroup(driver, kube_qos_of("/".join(names)), uid, container_id, runtime)
+    return ParsedCgroup(driver, kube_qos_of("/".join(names)))
 
 
 def _is_top(name: str) -> bool:

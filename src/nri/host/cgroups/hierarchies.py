@@ -97,16 +97,16 @@ class Hierarchies:
 
     def processes(self, cgroup: str) -> list[int]:
         """The processes of a cgroup, ascending, without cgroups below. Raises FileNotFoundError if it is missing."""
-        return self._listed(cgroup, _V1_PROCESSES, _V1_PROCESSES)
+        return self._listed_ids(cgroup, _V1_PROCESSES, _V1_PROCESSES)
 
     def threads(self, cgroup: str) -> list[int]:
         """The threads of a cgroup, ascending, without cgroups below. Raises FileNotFoundError if it is missing."""
-        return self._listed(cgroup, _V1_THREADS, _V2_THREADS)
+        return self._listed_ids(cgroup, _V1_THREADS, _V2_THREADS)
 
     def below(self, cgroup: str, controller: str = "") -> list[str]:
         """The names of a cgroup's children in a controller's hierarchy.
 
-        Without a controller, the first hierarchy in which the cgroup has children counts.
+        Without a controller, the first hierarchy in which the cgroup has children is used.
         """
         for row in self._in_order(controller):
             names = self.files.folders(_join(row.path, cgroup))
@@ -119,7 +119,7 @@ class Hierarchies:
         rows = [row for row in map(self.of, names) if row is not None]
         yield from dict.fromkeys([*rows, *(() if controller else self.rows)])
 
-    def _listed(self, cgroup: str, v1: str, v2: str) -> list[int]:
+    def _listed_ids(self, cgroup: str, v1: str, v2: str) -> list[int]:
         for row in self._in_order():
             try:
                 text = self.files.read(f"{_join(row.path, cgroup)}/{v1 if row.version == 1 else v2}")

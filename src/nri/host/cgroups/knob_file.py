@@ -8,7 +8,7 @@ from dataclasses import replace
 from nri.host.cgroups.batch import Write
 from nri.host.cgroups.hierarchies import Hierarchies
 from nri.host.cgroups.knobs import Knob, knob, wider
-from nri.host.cgroups.support import Located, locate, missing_file
+from nri.host.cgroups.support import LocatedFile, locate, missing_file
 from nri.host.cgroups.units import Value
 from nri.host.outcome import GONE_ERRORS, Outcome, Result, Unsupported, explain
 
@@ -62,7 +62,7 @@ def in_force(hierarchies: Hierarchies, cgroup: str, name: str) -> frozenset[int]
     return None if isinstance(located, Unsupported) else _effective(hierarchies, located)
 
 
-def find(hierarchies: Hierarchies, write: Write, row: Knob) -> Located | Result:
+def find(hierarchies: Hierarchies, write: Write, row: Knob) -> LocatedFile | Result:
     """The file of a write, or the write's result if it cannot be written."""
     try:
         located = locate(hierarchies, row, write.cgroup)
@@ -75,13 +75,13 @@ def find(hierarchies: Hierarchies, write: Write, row: Knob) -> Located | Result:
     return located
 
 
-def present(hierarchies: Hierarchies, located: Located) -> Value | None:
+def present(hierarchies: Hierarchies, located: LocatedFile) -> Value | None:
     """The value in a file. Returns None if the file does not exist or is invalid."""
     text = _text(hierarchies, located)
-    return None if isinstance(text, OSError) else _decoded(located, text)
+    return None if isinstance(text, OSError) else _decoded_value(located, text)
 
 
-def unit_value(hierarchies: Hierarchies, row: Knob, located: Located, value: Value) -> Value | None:
+def unit_value(hierarchies: Hierarchies, row: Knob, located: LocatedFile, value: Value) -> Value | None:
     """The value that the unit's cgroup needs; None if it does not need another one.
 
     The unit's cgroup is that of the file, or the scope around crun's cgroup. Such a scope must not be narrower than
@@ -98,23 +98,23 @@ def unit_value(hierarchies: Hierarchies, row: Knob, located: Located, value: Val
     return None if before in (None, value) else value
 
 
-def put(hierarchies: Hierarchies, write: Write, row: Knob, located: Located, value: Value) -> Result:
+def put(hierarchies: Hierarchies, write: Write, row: Knob, located: LocatedFile, value: Value) -> Result:
     """Write the final or an intermediate value of a write, and the file of the scope if there is one. Never raises."""
     if not located.scope or (outer := unit_value(hierarchies, row, located, value)) is None:
-        return _put(hierarchies, write, row, located, value)
-    scope = _put(hierarchies, write, row, located.in_unit(), outer)
+        return _write_value(hierarchies, write, row, located, value)
+    scope = _write_value(hierarchies, write, row, located.in_unit(), outer)
     if scope.outcome not in (Outcome.APPLIED, Outcome.UNCHANGED, Outcome.CLAMPED):
         return scope
-    result = _put(hierarchies, write, row, located, value)
+    result = _write_value(hierarchies, write, row, located, value)
     return replace(result, outcome=scope.outcome) if result.outcome is Outcome.UNCHANGED else result
 
 
-def _put(hierarchies: Hierarchies, write: Write, row: Knob, located: Located, value: Value) -> Result:
+def _write_value(hierarchies: Hierarchies, write: Write, row: Knob, located: LocatedFile, value: Value) -> Result:
     codec = located.place.codec
     text = _text(hierarchies, located)
     if isinstance(text, OSError):
         return _result(write, *_failure(hierarchies, row, located, text))
-    before = _decoded(located, text)
+    before = _decoded_value(located, text)
     outcome, reason = Outcome.UNCHANGED, ""
     if not codec.holds(text, value):
         try:
@@ -128,23 +128,22 @@ def _put(hierarchies: Hierarchies, write: Write, row: Knob, located: Located, va
             return replace(_result(write, *_failure(hierarchies, row, located, text)), before=before)
         outcome = Outcome.APPLIED
         if not codec.holds(text, value):
-            outcome, reason = Outcome.CLAMPED, f"the value reads back as {_short(text)}"
-    after = _decoded(located, text)
-    if outcome is not Outcome.CLAMPED and (less := _less(hierarchies, located, value)) is not None:
+            outcome, reason = Outcome.CLAMPED, f"the value reads back as {_short_text(text)}"
+    after = _decoded_value(located, text)
+    if outcome is not Outcome.CLAMPED and (less := _smaller_set(hierarchies, located, value)) is not None:
         outcome, after = Outcome.CLAMPED, less
-        reason = (
-            f"{_short(codec.encode(less, '')[0])} is in force: the parent cgroup has no more, or the rest is offline"
-        )
+        members = _short_text(codec.encode(less, "")[0])
+        reason = f"{members} is in force: the parent cgroup has no more, or the rest is offline"
     return Result(write.cgroup, write.name, write.value, outcome, reason, before, after)
 
 
-def _less(hierarchies: Hierarchies, located: Located, value: Value) -> frozenset[int] | None:
+def _smaller_set(hierarchies: Hierarchies, located: LocatedFile, value: Value) -> frozenset[int] | None:
     """The effective members of a set. Returns None if they are equal to `value`."""
     effective = _effective(hierarchies, located) if value else None
     return effective if effective != value else None
 
 
-def _effective(hierarchies: Hierarchies, located: Located) -> frozenset[int] | None:
+def _effective(hierarchies: Hierarchies, located: LocatedFile) -> frozenset[int] | None:
     """The effective members of a set. Returns None if the kernel does not report them."""
     if not located.place.effective:
         return None
@@ -155,7 +154,9 @@ def _effective(hierarchies: Hierarchies, located: Located) -> frozenset[int] | N
     return members if isinstance(members, frozenset) else None
 
 
-def _failure(hierarchies: Hierarchies, row: Knob, located: Located, error: OSError | ValueError) -> tuple[Outcome, str]:
+def _failure(
+    hierarchies: Hierarchies, row: Knob, located: LocatedFile, error: OSError | ValueError
+) -> tuple[Outcome, str]:
     """The outcome of an error: GONE if the cgroup does not exist, UNSUPPORTED if only the file does not exist."""
     if not isinstance(error, OSError):
         return Outcome.REFUSED, str(error)
@@ -170,14 +171,14 @@ def _failure(hierarchies: Hierarchies, row: Knob, located: Located, error: OSErr
     return Outcome.REFUSED, words
 
 
-def _text(hierarchies: Hierarchies, located: Located) -> str | OSError:
+def _text(hierarchies: Hierarchies, located: LocatedFile) -> str | OSError:
     try:
         return hierarchies.files.read(located.path)
     except OSError as error:
         return error
 
 
-def _decoded(located: Located, text: str) -> Value | None:
+def _decoded_value(located: LocatedFile, text: str) -> Value | None:
     try:
         return located.place.codec.decode(text)
     except ValueError:
@@ -188,6 +189,6 @@ def _result(write: Write, outcome: Outcome, reason: str) -> Result:
     return Result(write.cgroup, write.name, write.value, outcome, reason)
 
 
-def _short(text: str) -> str:
+def _short_text(text: str) -> str:
     words = " ".join(text.split())
     return repr(words if len(words) <= 60 else f"{words[:57]}...")

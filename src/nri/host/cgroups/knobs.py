@@ -82,7 +82,7 @@ class Knob:
         """
         codec = (*self.v1, *self.v2)[0].codec
         if codec.by_device:
-            raise ValueError(f"{self.name} has values by device and cannot be parsed from a text")
+            raise ValueError(f"{self.name} has one value per device and cannot be parsed from text")
         return CPUS.decode(text) if codec is CPUS else NUMBER.decode(text)
 
     def complaint(self, value: Value) -> str:
@@ -101,7 +101,7 @@ class Knob:
 _Places = tuple[Place, ...]
 
 
-def _same(file: str, only: str) -> tuple[_Places, _Places]:
+def _on_both(file: str, only: str) -> tuple[_Places, _Places]:
     """A number in the same file on both versions."""
     place = (Place(file.partition(".")[0], file, NUMBER, only=only),)
     return place, place
@@ -123,21 +123,21 @@ def _cost(name: str) -> tuple[_Places, _Places]:
 
 
 _MICROSECONDS, _SWITCH = "microseconds", "0 or 1"
-_LIMIT, _BY_DEVICE = "bytes, -1 for no limit", "{} a second by device, -1 for no limit"
+_LIMIT, _BY_DEVICE = "bytes, -1 for no limit", "{} per second for each device, -1 for no limit"
 
 _ROWS = (
     Knob("cpu.shares", "shares, 2 to 262144",
          (Place("cpu", "cpu.shares", NUMBER),), (Place("cpu", "cpu.weight", WEIGHT),)),
-    Knob("cpu.cfs_quota", f"{_MICROSECONDS} in a period, -1 for no limit",
+    Knob("cpu.cfs_quota", f"{_MICROSECONDS} of CPU time in each period, -1 for no limit",
          (Place("cpu", "cpu.cfs_quota_us", LIMIT_V1),), (Place("cpu", "cpu.max", QUOTA_V2),), nested=True),
     Knob("cpu.cfs_period", _MICROSECONDS,
          (Place("cpu", "cpu.cfs_period_us", NUMBER),), (Place("cpu", "cpu.max", PERIOD_V2),),
          least=1000, most=1_000_000),
     Knob("cpu.cfs_burst", _MICROSECONDS,
          (Place("cpu", "cpu.cfs_burst_us", NUMBER),), (Place("cpu", "cpu.max.burst", NUMBER),), least=0, since="5.14"),
-    Knob("cpu.idle", _SWITCH, *_same("cpu.idle", ""), least=0, most=1, since="5.15", instead="the lowest cpu.shares",
+    Knob("cpu.idle", _SWITCH, *_on_both("cpu.idle", ""), least=0, most=1, since="5.15", instead="the lowest cpu.shares",
          resets=("cpu.shares",)),
-    Knob("cpu.bvt", "group identity, -1 to 2", *_same("cpu.bvt_warp_ns", _ANOLIS), least=-1, most=2,
+    Knob("cpu.bvt", "group identity, -1 to 2", *_on_both("cpu.bvt_warp_ns", _ANOLIS), least=-1, most=2,
          instead="cpu.idle or cpu.shares"),
     Knob("cpu.qos_level", "-1 offline, 0 online", (Place("cpu", "cpu.qos_level", NUMBER, only=_OPENEULER),), (),
          least=-1, most=0, instead="cpu.idle"),
@@ -158,26 +158,26 @@ _ROWS = (
     Knob("memory.oom_group", _SWITCH, _memory("memory.oom.group"), (Place("memory", "memory.oom.group", NUMBER),),
          least=0, most=1, since="4.19"),
     Knob("memory.swappiness", "0 to 200", (Place("memory", "memory.swappiness", NUMBER),), (), least=0, most=200),
-    Knob("memory.wmark_ratio", "percent of the limit", *_same("memory.wmark_ratio", _ANOLIS), least=0, most=100,
+    Knob("memory.wmark_ratio", "percent of the limit", *_on_both("memory.wmark_ratio", _ANOLIS), least=0, most=100,
          instead="memory.high"),
-    Knob("memory.wmark_scale_factor", "hundredths of a percent", *_same("memory.wmark_scale_factor", _ANOLIS),
+    Knob("memory.wmark_scale_factor", "hundredths of a percent", *_on_both("memory.wmark_scale_factor", _ANOLIS),
          least=1, most=1000),
-    Knob("memory.wmark_min_adj", "percent, -25 to 50", *_same("memory.wmark_min_adj", _ANOLIS), least=-25, most=50),
-    Knob("memory.priority", "0 to 12", *_same("memory.priority", _ANOLIS), least=0, most=12,
+    Knob("memory.wmark_min_adj", "percent, -25 to 50", *_on_both("memory.wmark_min_adj", _ANOLIS), least=-25, most=50),
+    Knob("memory.priority", "0 to 12", *_on_both("memory.priority", _ANOLIS), least=0, most=12,
          instead="the OOM score of its processes"),
-    Knob("memory.use_priority_oom", _SWITCH, *_same("memory.use_priority_oom", _ANOLIS), least=0, most=1),
-    Knob("memory.pagecache_limit.enable", _SWITCH, *_same("memory.pagecache_limit.enable", _ANOLIS), least=0, most=1,
+    Knob("memory.use_priority_oom", _SWITCH, *_on_both("memory.use_priority_oom", _ANOLIS), least=0, most=1),
+    Knob("memory.pagecache_limit.enable", _SWITCH, *_on_both("memory.pagecache_limit.enable", _ANOLIS), least=0, most=1,
          instead="memory.high"),
-    Knob("memory.pagecache_limit.size", "bytes, 0 for no limit", *_same("memory.pagecache_limit.size", _ANOLIS),
+    Knob("memory.pagecache_limit.size", "bytes, 0 for no limit", *_on_both("memory.pagecache_limit.size", _ANOLIS),
          least=0),
     Knob("memory.pagecache_limit.sync", "1 to reclaim synchronously, 0 in the background",
-         *_same("memory.pagecache_limit.sync", _ANOLIS), least=0, most=1),
+         *_on_both("memory.pagecache_limit.sync", _ANOLIS), least=0, most=1),
     Knob("memory.qos_level", "-1 offline, 0 online", _memory("memory.qos_level", only=_OPENEULER), (),
          least=-1, most=0, instead="memory.low and the OOM score of its processes"),
-    Knob("memory.high_async_ratio", "percent of memory.high", *_same("memory.high_async_ratio", _OPENEULER),
+    Knob("memory.high_async_ratio", "percent of memory.high", *_on_both("memory.high_async_ratio", _OPENEULER),
          least=1, most=100),
     Knob("memory.wb_blkio_ino", "inode of the cgroup of block I/O that pays for written pages",
-         _memory("memory.wb_blkio_ino", only=_OPENEULER), (), instead="both are one cgroup"),
+         _memory("memory.wb_blkio_ino", only=_OPENEULER), (), instead="both controllers share one cgroup"),
     Knob("pids.limit", "processes and threads, -1 for no limit", (Place("pids", "pids.max", LIMIT_V2),),
          (Place("pids", "pids.max", LIMIT_V2),), nested=True),
     Knob("io.weight", "10 to 1000",
@@ -187,11 +187,11 @@ _ROWS = (
     Knob("io.write_bps", _BY_DEVICE.format("bytes"), *_limits("write_bps", "wbps")),
     Knob("io.read_iops", _BY_DEVICE.format("requests"), *_limits("read_iops", "riops")),
     Knob("io.write_iops", _BY_DEVICE.format("requests"), *_limits("write_iops", "wiops")),
-    Knob("io.cost_model", "words by device, of the root cgroup", *_cost("model"), since="5.4"),
-    Knob("io.cost_qos", "words by device, of the root cgroup", *_cost("qos"), since="5.4"),
+    Knob("io.cost_model", "KEY=VALUE pairs for each device, in the root cgroup", *_cost("model"), since="5.4"),
+    Knob("io.cost_qos", "KEY=VALUE pairs for each device, in the root cgroup", *_cost("qos"), since="5.4"),
     Knob("io.cost_weight", "1 to 10000", (Place("blkio", "blkio.cost.weight", NUMBER, only=_BOTH),), (),
          least=1, most=10000, instead="io.weight"),
-    Knob("io.device_weight", "1 to 1000 by device, -1 for that of the cgroup",
+    Knob("io.device_weight", "1 to 1000 for each device, -1 for the cgroup's own weight",
          (Place("blkio", "blkio.cost.weight", DEVICE_WEIGHT, only=_BOTH),
           Place("blkio", "blkio.bfq.weight_device", DEVICE_WEIGHT)),
          (Place("io", "io.bfq.weight", DEVICE_WEIGHT), Place("io", "io.weight", DEVICE_WEIGHT)), since="5.4"),

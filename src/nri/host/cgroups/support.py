@@ -15,7 +15,7 @@ _MAX_CGROUPS = 40
 _MAX_DEPTH = 3
 
 
-class Located(NamedTuple):
+class LocatedFile(NamedTuple):
     """A knob's file in a cgroup. The file may be missing.
 
     Attributes:
@@ -27,13 +27,13 @@ class Located(NamedTuple):
     path: str
     scope: str = ""
 
-    def in_unit(self) -> Located:
+    def in_unit(self) -> LocatedFile:
         """The file in the systemd unit's cgroup: the scope's file, or this file."""
         folder, mark, _ = self.scope.rpartition("/")
-        return Located(self.place, folder, self.scope) if mark else self
+        return LocatedFile(self.place, folder, self.scope) if mark else self
 
 
-def locate(hierarchies: Hierarchies, row: Knob, cgroup: str) -> Located | Unsupported:
+def locate(hierarchies: Hierarchies, row: Knob, cgroup: str) -> LocatedFile | Unsupported:
     """Find the file of a knob in a cgroup: the first existing file, else the last possible file.
 
     Raises:
@@ -48,13 +48,13 @@ def locate(hierarchies: Hierarchies, row: Knob, cgroup: str) -> Located | Unsupp
         outer = hierarchies.folder(place.controller, cgroup, inner=False)
         assert folder is not None  # `_places` returns only mounted hierarchies
         scope = f"{outer}/{place.file}" if outer != folder else ""
-        candidates.append(Located(place, folder, f"{folder}/{place.file}", scope))
+        candidates.append(LocatedFile(place, folder, f"{folder}/{place.file}", scope))
         if hierarchies.files.exists(candidates[-1].path):
             return candidates[-1]
     return candidates[-1]
 
 
-def probe(hierarchies: Hierarchies, name: str, cgroup: str | None = None) -> Located | Unsupported:
+def probe(hierarchies: Hierarchies, name: str, cgroup: str | None = None) -> LocatedFile | Unsupported:
     """Find the file of a knob in `cgroup`, or in any cgroup if it is None. Raises KeyError if the knob is unknown."""
     row = knob(name)
     for candidate in _candidates(hierarchies, row) if cgroup is None else (cgroup,):
@@ -65,7 +65,7 @@ def probe(hierarchies: Hierarchies, name: str, cgroup: str | None = None) -> Loc
     return Unsupported(missing_file(hierarchies, row, where))
 
 
-def survey(hierarchies: Hierarchies) -> dict[str, Located | Unsupported]:
+def survey(hierarchies: Hierarchies) -> dict[str, LocatedFile | Unsupported]:
     """Every knob except huge pages, with its file or the reason why it does not work."""
     return {name: probe(hierarchies, name) for name in KNOBS if "SIZE" not in name}
 

@@ -63,24 +63,24 @@ def shares_to_weight(shares: int) -> int:
 
 def weight_to_shares(weight: int) -> int:
     """The least CPU shares that convert to this weight. Raises ValueError if it is not between 1 and 10000."""
-    _within(weight, _WEIGHTS, "weight")
+    _check_bounds(weight, _WEIGHTS, "weight")
     low, high = _SHARES
     return low - (-(weight - 1) * (high - low) // (_WEIGHTS[1] - 1))
 
 
 def blkio_to_io_weight(weight: int) -> int:
     """Convert a block I/O weight of v1 (10 to 1000) to v2 (1 to 10000). Raises ValueError if it is out of range."""
-    _within(weight, _BLKIO, "block I/O weight")
+    _check_bounds(weight, _BLKIO, "block I/O weight")
     return 1 + (weight - _BLKIO[0]) * 9999 // (_BLKIO[1] - _BLKIO[0])
 
 
 def io_to_blkio_weight(weight: int) -> int:
     """The least block I/O weight of v1 that converts to this weight of v2, or else to a larger weight."""
-    _within(weight, _WEIGHTS, "weight")
+    _check_bounds(weight, _WEIGHTS, "weight")
     return _BLKIO[0] + -(-(weight - 1) * (_BLKIO[1] - _BLKIO[0]) // 9999)
 
 
-def _within(number: int, bounds: tuple[int, int], what: str) -> None:
+def _check_bounds(number: int, bounds: tuple[int, int], what: str) -> None:
     if not bounds[0] <= number <= bounds[1]:
         raise ValueError(f"{number} is not a {what}: it must be between {bounds[0]} and {bounds[1]}")
 

@@ -12,14 +12,14 @@ from nri.host.cgroups import knob_file
 from nri.host.cgroups.batch import Write, order
 from nri.host.cgroups.hierarchies import Hierarchies
 from nri.host.cgroups.knobs import knob
-from nri.host.cgroups.support import Located
+from nri.host.cgroups.support import LocatedFile
 from nri.host.cgroups.systemd import BFQ_WEIGHT_FILE, DEFAULT_PERIOD_US, SystemdUnits
 from nri.host.cgroups.units import Value
 from nri.host.outcome import Outcome, Result, Unsupported
 from nri.host.root import Identity
 
 
-class _Written(NamedTuple):
+class _CachedResult(NamedTuple):
     """The result of an earlier write, with the file's identity and the time."""
 
     identity: Identity
@@ -44,16 +44,16 @@ class Writer:
         now: Callable[[], float] = time.monotonic,
         units: SystemdUnits | None = None,
     ) -> None:
-        self._hierarchies, self._refresh_s, self._now = hierarchies, refresh_s, now
+        self._hierarchies, self._refresh_s, self._clock = hierarchies, refresh_s, now
         # systemd's properties are for cgroup v2.
         self._units = units if hierarchies.mode == "v2" else None
-        self._written: dict[str, dict[str, _Written]] = {}  # by the path of the cgroup, and by the knob
-        self._swept = now()
+        self._cached_results: dict[str, dict[str, _CachedResult]] = {}  # by the path of the cgroup, and by the knob
+        self._sweep_time = now()
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         """The number of cached results."""
-        return sum(map(len, self._written.values()))
+        return sum(map(len, self._cached_results.values()))
 
     def read(self, cgroup: str, name: str) -> Value | Unsupported:
         """The value of a knob, from its file.
@@ -73,8 +73,8 @@ class Writer:
         """Write a batch, level by level. Returns the results in the order of `writes`.
 
         Args:
-            writes: the writes. Of several writes to the same knob of a cgroup, the last counts; the others are refused.
-            force: check files even if their result is cached.
+            writes: the writes. Of several writes to the same knob of a cgroup, the last is used; the others are
+            refused. force: check files even if their result is cached.
 
         Raises:
             KeyError: a knob is unknown. Then nothing is written.
@@ -82,9 +82,9 @@ class Writer:
         for write in writes:
             knob(write.name)
         with self._lock:
-            self._sweep()
+            self._drop_old_results()
             results: dict[int, Result] = {}
-            located = self._settle(writes, force, results)
+            located = self._settle_results(writes, force, results)
             self._write(writes, located, results)
             return [results[number] for number in range(len(writes))]
 
@@ -94,14 +94,16 @@ class Writer:
         if self._units is not None:
             self._units.forget(path)
         with self._lock:
-            self._written.pop(path, None)
-            for below in [other for other in self._written if other.startswith(f"{path}/")]:
-                del self._written[below]
+            self._cached_results.pop(path, None)
+            for below in [other for other in self._cached_results if other.startswith(f"{path}/")]:
+                del self._cached_results[below]
 
-    def _settle(self, writes: Sequence[Write], force: bool, results: dict[int, Result]) -> dict[int, Located]:
+    def _settle_results(
+        self, writes: Sequence[Write], force: bool, results: dict[int, Result]
+    ) -> dict[int, LocatedFile]:
         """Set the results of writes that are not needed or not possible. Returns the files of the remaining writes."""
         last = {_key(write): number for number, write in enumerate(writes)}
-        located: dict[int, Located] = {}
+        located: dict[int, LocatedFile] = {}
         for number, write in enumerate(writes):
             if last[_key(write)] != number:
                 reason = "a later write of the same batch replaces the value"
@@ -116,26 +118,28 @@ class Writer:
                 located[number] = file
         return located
 
-    def _write(self, writes: Sequence[Write], located: dict[int, Located], results: dict[int, Result]) -> None:
+    def _write(self, writes: Sequence[Write], located: dict[int, LocatedFile], results: dict[int, Result]) -> None:
         """Execute the steps of the writes in `located`."""
         numbers = list(located)
         chosen = [writes[number] for number in numbers]
         first = [knob_file.present(self._hierarchies, located[number]) for number in numbers]
         if self._units is not None:
-            self._keep(self._units, [(write, located[number]) for write, number in zip(chosen, numbers, strict=True)])
+            self._keep_in_systemd(
+                self._units, [(write, located[number]) for write, number in zip(chosen, numbers, strict=True)]
+            )
         for step in order(chosen, first):
             write, file = chosen[step.number], located[numbers[step.number]]
             row = knob(write.name)
             result = knob_file.put(self._hierarchies, write, row, file, step.value)
             if result.outcome is Outcome.APPLIED:
                 for name in row.resets:
-                    self._drop(write.cgroup.strip("/"), name)
+                    self._drop_result(write.cgroup.strip("/"), name)
             if step.final:
-                result = _since(first[step.number], result)
+                result = _result_since(first[step.number], result)
                 results[numbers[step.number]] = result
                 self._remember(write, file, result)
 
-    def _keep(self, units: SystemdUnits, writes: Sequence[tuple[Write, Located]]) -> None:
+    def _keep_in_systemd(self, units: SystemdUnits, writes: Sequence[tuple[Write, LocatedFile]]) -> None:
         """Make systemd keep the new values of its cgroups. systemd then also writes their files."""
         by_cgroup: dict[str, dict[str, Value]] = {}
         for write, file in writes:
@@ -149,46 +153,46 @@ class Writer:
             period = self.read(cgroup, "cpu.cfs_period") if "cpu.cfs_quota" in values else None
             units.keep(cgroup, values, period if isinstance(period, int) else DEFAULT_PERIOD_US)
 
-    def _cached_result(self, write: Write, file: Located) -> Result | None:
+    def _cached_result(self, write: Write, file: LocatedFile) -> Result | None:
         """The result of a recent write of the same value to the same file, or None."""
         cgroup, name = _key(write)
-        earlier = self._written.get(cgroup, {}).get(name)
-        if earlier is None or earlier.result.wanted != write.value or self._now() - earlier.at >= self._refresh_s:
+        earlier = self._cached_results.get(cgroup, {}).get(name)
+        if earlier is None or earlier.result.wanted != write.value or self._clock() - earlier.at >= self._refresh_s:
             return None
         if self._hierarchies.files.identity(file.path) != earlier.identity:
             return None
         outcome = Outcome.UNCHANGED if earlier.result.in_force else earlier.result.outcome
         return replace(earlier.result, target=write.cgroup, outcome=outcome, before=earlier.result.after)
 
-    def _remember(self, write: Write, file: Located, result: Result) -> None:
+    def _remember(self, write: Write, file: LocatedFile, result: Result) -> None:
         """Cache a result. A refused write is not cached, so that it is tried again."""
         cgroup, name = _key(write)
-        self._drop(cgroup, name)
+        self._drop_result(cgroup, name)
         if self._refresh_s > 0 and (result.in_force or result.outcome is Outcome.CLAMPED):
             identity = self._hierarchies.files.identity(file.path)
             if identity is not None:
-                self._written.setdefault(cgroup, {})[name] = _Written(identity, self._now(), result)
+                self._cached_results.setdefault(cgroup, {})[name] = _CachedResult(identity, self._clock(), result)
 
-    def _drop(self, cgroup: str, name: str) -> None:
-        rows = self._written.get(cgroup)
+    def _drop_result(self, cgroup: str, name: str) -> None:
+        rows = self._cached_results.get(cgroup)
         if rows is not None and rows.pop(name, None) is not None and not rows:
-            del self._written[cgroup]
+            del self._cached_results[cgroup]
 
-    def _sweep(self) -> None:
+    def _drop_old_results(self) -> None:
         """Drop old results, so that removed cgroups use no memory."""
-        now = self._now()
-        if now - self._swept >= self._refresh_s:
-            self._swept = now
-            for cgroup, rows in list(self._written.items()):
+        now = self._clock()
+        if now - self._sweep_time >= self._refresh_s:
+            self._sweep_time = now
+            for cgroup, rows in list(self._cached_results.items()):
                 for name in [name for name, row in rows.items() if now - row.at >= self._refresh_s]:
-                    self._drop(cgroup, name)
+                    self._drop_result(cgroup, name)
 
 
 def _key(write: Write) -> tuple[str, str]:
     return write.cgroup.strip("/"), write.name
 
 
-def _since(first: Value | None, result: Result) -> Result:
+def _result_since(first: Value | None, result: Result) -> Result:
     """The result of a final step, compared to the value before all steps."""
     if first is None or first == result.before:
         return result

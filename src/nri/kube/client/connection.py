@@ -111,7 +111,7 @@ class Apiserver:
         while True:
             splitter = ListSplitter()
             try:
-                for data in self._answer(what, kind.path, {"params": _without_empty(query)}, max_bytes, deadline):
+                for data in self._answer_parts(what, kind.path, {"params": _without_empty(query)}, max_bytes, deadline):
                     max_bytes -= len(data)
                     for item in splitter.feed(data):
                         reader.read_item(item, objects)
@@ -130,7 +130,7 @@ class Apiserver:
             path: the path of the object, see `Kind.in_namespace` and `Kind.named`.
         """
         what = f"get {path}"
-        data = b"".join(self._answer(what, path, {}, MAX_OBJECT_BYTES, self._clock() + READ_S))
+        data = b"".join(self._answer_parts(what, path, {}, MAX_OBJECT_BYTES, self._clock() + READ_S))
         try:
             return ObjectReader(kind).read_object(data)
         except ValueError as error:
@@ -191,10 +191,10 @@ class Apiserver:
 
     def _send(self, what: str, path: str, options: Mapping[str, Any], method: str) -> None:
         """Send a request and ignore the content of the answer."""
-        for _ in self._answer(what, path, options, _MAX_ANSWER_BYTES, self._clock() + READ_S, method):
+        for _ in self._answer_parts(what, path, options, _MAX_ANSWER_BYTES, self._clock() + READ_S, method):
             pass
 
-    def _answer(
+    def _answer_parts(
         self, what: str, path: str, options: Mapping[str, Any], max_bytes: int, deadline: float, method: str = "GET"
     ) -> Iterator[bytes]:
         """Send a request, and yield the parts of the answer."""
@@ -250,7 +250,7 @@ class WatchStream:
 
     def __init__(self, kind: Kind, what: str, answer: Any, clock: Callable[[], float], deadline: float) -> None:
         self._reader = ObjectReader(kind)
-        self._what = what
+        self._action = what
         self._answer = answer
         self._clock = clock
         self._deadline = deadline
@@ -265,13 +265,13 @@ class WatchStream:
             try:
                 events = [self._reader.read_event(line) for line in lines.feed(part)]
             except ValueError as error:
-                raise ApiserverError(self._what, 0, f"an event cannot be read: {error}") from None
+                raise ApiserverError(self._action, 0, f"an event cannot be read: {error}") from None
             bad = next((place for place, event in enumerate(events) if event.type == "ERROR"), len(events))
             if bad:
                 yield events[:bad]
             for event in events[bad:]:
                 code, reason, after_s = status_of(event.object)
-                raise ApiserverError(self._what, code, reason, after_s)
+                raise ApiserverError(self._action, code, reason, after_s)
             if self._clock() > self._deadline:
                 return
 

@@ -122,16 +122,18 @@ class Follower:
                 self._list()
             self._watch()
         except ApiserverError as error:
-            return self._failed(error)
+            return self._delay_after_error(error)
         except Exception as error:  # noqa: BLE001  the thread must survive errors of the library
             _log.exception("%s cannot be followed", self._kind)
-            return self._failed(ApiserverError(f"follow {self._kind}", 0, f"{type(error).__name__}: {error}"))
+            return self._delay_after_error(
+                ApiserverError(f"follow {self._kind}", 0, f"{type(error).__name__}: {error}")
+            )
         if self._clock() - begun < _MIN_WATCH_S and not self._stopping.is_set():
             return self.backoff.ended()
         self.backoff.reset()
         return 0.0
 
-    def _failed(self, error: ApiserverError) -> float:
+    def _delay_after_error(self, error: ApiserverError) -> float:
         if self._stopping.is_set():
             return 0.0
         delay_s = max(self.backoff.ended(), min(error.retry_after_s, _MAX_RETRY_AFTER_S))
@@ -166,7 +168,7 @@ class Follower:
                     _log.info("the API server is available again: following %s", self._kind)
                     self._set_problem("")
                 for events in watch.events():
-                    if self._take(events):
+                    if self._apply_events(events):
                         self._hand_over()
                     if self._objects.has_room_again:
                         self._version = ""
@@ -175,7 +177,7 @@ class Follower:
                 with self._lock:
                     self._open = None
 
-    def _take(self, events: list[Event]) -> bool:
+    def _apply_events(self, events: list[Event]) -> bool:
         """Apply events. Returns whether any object has changed."""
         changed = removed = False
         for event in events:
@@ -208,7 +210,7 @@ class Follower:
         if left_out != self._left_out:
             self._left_out = left_out
             _log.log(
-                logging.WARNING if left_out else logging.INFO, "%s: %s", self._kind, left_out or "all are followed"
+                logging.WARNING if left_out else logging.INFO, "%s: %s", self._kind, left_out or "following all objects"
             )
         try:
             self._changed(self._objects.objects)

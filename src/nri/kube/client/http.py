@@ -65,10 +65,10 @@ def make_client(path: str, context: str, account: str) -> Any:
         client.headers["User-Agent"] = user_agent()
         return client
     except KeyError as error:
-        hint = "" if path else "outside of a pod, name a kubeconfig"
+        hint = "" if path else "outside of a pod, specify a kubeconfig"
         raise ConfigError(source, "", f"{error} is missing", hint) from None
     except Exception as error:  # noqa: BLE001  YAML, TLS and file errors have no common base
-        hint = "" if path else "outside of a pod, name a kubeconfig"
+        hint = "" if path else "outside of a pod, specify a kubeconfig"
         raise ConfigError(source, "", str(error) or type(error).__name__, hint) from None
 
 

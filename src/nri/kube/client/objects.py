@@ -11,7 +11,7 @@ from urllib.parse import quote
 from nri.config.syntax import parse_json
 from nri.errors import NriError
 from nri.kube.decoder import Document, Pod, ResourceClaim, TooCostly, make_decoder, make_event_decoder
-from nri.kube.lists import HEAD_BYTES, Oversized
+from nri.kube.lists import HEAD_BYTES, OversizedObject
 from nri.text import plain
 
 TYPE_CHECKING = False
@@ -114,17 +114,17 @@ class ObjectReader:
         self._decode = make_decoder(kind.shape)
         self._split = make_event_decoder()
 
-    def read_item(self, item: bytes | Oversized, objects: ObjectCache) -> None:
+    def read_item(self, item: bytes | OversizedObject, objects: ObjectCache) -> None:
         """Add an object of a list to a cache, or record why it is omitted."""
-        objects.take(item, self._decode, lambda value: key_of(_checked(value)))
+        objects.take(item, self._decode, lambda value: key_of(_checked_object(value)))
 
     def read_object(self, data: bytes) -> Object:
         """Parse one object."""
-        return _checked(self._decode(data).value)
+        return _checked_object(self._decode(data).value)
 
-    def read_event(self, line: bytes | Oversized) -> Event:
+    def read_event(self, line: bytes | OversizedObject) -> Event:
         """Parse one line of a watch."""
-        if isinstance(line, Oversized):
+        if isinstance(line, OversizedObject):
             return Event(_known_type(line.event_type), _head_object(line), problem=line.reason)
         event_type, content = self._split(line)
         if _known_type(event_type) in ("BOOKMARK", "ERROR"):
@@ -135,8 +135,8 @@ class ObjectReader:
         try:
             value, size = self._decode(content)
         except TooCostly as error:
-            return Event(event_type, _head_object(Oversized.of(content, len(content))), problem=str(error))
-        return Event(event_type, _checked(value), size)
+            return Event(event_type, _head_object(OversizedObject.of(content, len(content))), problem=str(error))
+        return Event(event_type, _checked_object(value), size)
 
 
 def _known_type(event_type: str) -> str:
@@ -145,7 +145,7 @@ def _known_type(event_type: str) -> str:
     return event_type
 
 
-def _head_object(item: Oversized) -> Object:
+def _head_object(item: OversizedObject) -> Object:
     """The metadata at the beginning of an object that is omitted."""
     namespace, name = item.key
     return {"metadata": {"namespace": namespace, "name": name, "resourceVersion": item.version}}
@@ -192,7 +192,7 @@ def version_of(thing: Object) -> str:
     return version
 
 
-def _checked(value: Object) -> Object:
+def _checked_object(value: Object) -> Object:
     """Return an object. Raises ValueError if it does not have a name and a version."""
     meta = _json_object(value.get("metadata"), "the object's metadata")
     if not meta.get("name"):
@@ -219,7 +219,7 @@ _GONE = 410
 _TOO_NEW = "Too large resource version"
 _HINTS = {
     401: "check that the token is valid",
-    403: "see the roles in deploy/agent/rbac.yaml, or deploy/placement/rbac.yaml",
+    403: "see rbac.yaml in deploy/agent, deploy/placement or deploy/dra-cpu",
     404: "check that its CustomResourceDefinition is installed",
 }
 
@@ -257,7 +257,7 @@ class Lines:
     """Splits data into lines; the cost is linear in its length, even for small pieces.
 
     Args:
-        max_bytes: the limit for a line; a longer line becomes `Oversized`.
+        max_bytes: the limit for a line; a longer line becomes `OversizedObject`.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -265,22 +265,22 @@ class Lines:
         self._parts: list[bytes] = []
         self._size = 0
 
-    def feed(self, data: bytes) -> list[bytes | Oversized]:
+    def feed(self, data: bytes) -> list[bytes | OversizedObject]:
         """Return the complete lines that are not empty, without line ends. Raises ValueError if a line is too long."""
         *ended, tail = data.split(b"\n")
-        lines: list[bytes | Oversized] = []
+        lines: list[bytes | OversizedObject] = []
         for part in ended:
-            self._keep(part)
+            self._add_part(part)
             content, size = b"".join(self._parts), self._size
             self._parts, self._size = [], 0
             if size > self._max_bytes:
-                lines.append(Oversized.of(content, size))
+                lines.append(OversizedObject.of(content, size))
             elif stripped := content.strip():
                 lines.append(stripped)
-        self._keep(tail)
+        self._add_part(tail)
         return lines
 
-    def _keep(self, part: bytes) -> None:
+    def _add_part(self, part: bytes) -> None:
         if self._size <= self._max_bytes and self._size + len(part) > self._max_bytes:
             self._parts = [b"".join([*self._parts, part])[:HEAD_BYTES]]
         elif part and self._size <= self._max_bytes:

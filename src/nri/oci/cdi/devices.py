@@ -52,16 +52,16 @@ class CdiDevices:
     @property
     def devices(self) -> dict[str, str]:
         """The qualified names of all devices, each with the path of its file."""
-        return {name: file.path for name, file in sorted(self._current().devices.items())}
+        return {name: file.path for name, file in sorted(self._current_content().devices.items())}
 
     @property
     def problems(self) -> tuple[ConfigError, ...]:
         """Files that cannot be used, and devices that several files of the same rank describe."""
-        return self._current().problems
+        return self._current_content().problems
 
     def annotations(self, devices: Sequence[str], key: str) -> dict[str, str]:
         """Return the values of an annotation of devices, by qualified name; devices without it are left out."""
-        content = self._current()
+        content = self._current_content()
         values = {}
         for name in devices:
             file = content.devices.get(name)
@@ -78,7 +78,7 @@ class CdiDevices:
         Raises:
             SpecError: a device is unknown, or the host does not have a required device node.
         """
-        content = self._current()
+        content = self._current_content()
         missing = [name for name in devices if name not in content.devices]
         if missing:
             raise SpecError("", "; ".join(self._explain(name, content) for name in dict.fromkeys(missing)))
@@ -106,7 +106,7 @@ class CdiDevices:
         broken = [problem.source for problem in content.problems if problem.source]
         return f"{text}; unusable files: {', '.join(dict.fromkeys(broken))}" if broken else text
 
-    def _current(self) -> _Content:
+    def _current_content(self) -> _Content:
         files = [(path, rank) for rank, folder in enumerate(self._folders) for path in self._files(folder)]
         fingerprints = tuple((path, rank, fingerprint(path)) for path, rank in files)
         content = self._content

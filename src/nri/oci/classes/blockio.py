@@ -8,7 +8,7 @@
           Weight: 50
 
 Keys may be in any letter case, and a class may be empty, as in goresctrl's sample.
-Devices are looked up whenever a class is resolved, so that hot-plugged devices count.
+Devices are looked up whenever a class is resolved, so that hot-plugged devices are found.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ class Balloon:
     name: str = field(init=False)
     _ranks: dict[str, int] = field(init=False, default_factory=dict)
     _last_rank: int = field(init=False, default=0)
-    _written: tuple[tuple[int, ...], BalloonState] = field(init=False, default=((), BalloonState([])))
+    _written_state: tuple[tuple[int, ...], BalloonState] = field(init=False, default=((), BalloonState([])))
 
     def __post_init__(self) -> None:
         self.name = f"{self.type.name}[{self.instance}]"
@@ -140,8 +140,8 @@ class Balloon:
     def written(self) -> BalloonState:
         """The balloon's state for the state file. Returns the same object as long as the CPUs do not change."""
         now = (self.idle, self.cpus, *([part.cpus for part in self.parts()[1:]] if self.components else ()))
-        if self._written[0] != now:
+        if self._written_state[0] != now:
             parts = self.parts()
             states = [PartState(p.type.name, p.instance, masks.text(p.cpus), len(p.components)) for p in parts]
-            self._written = now, BalloonState(states, masks.text(self.idle))
-        return self._written[1]
+            self._written_state = now, BalloonState(states, masks.text(self.idle))
+        return self._written_state[1]

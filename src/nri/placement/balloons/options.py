@@ -35,7 +35,7 @@ IGNORED_ANNOTATIONS: Final[Mapping[str, str]] = {
         ("topologyhints", "allow.topologyhints", "deny.topologyhints", "strict.topologyhints"),
         "preferCloseToDevices of a type sets the devices that its balloons are near to",
     ),
-    "cold-start": "memory of all kinds is given at once",
+    "cold-start": "containers get all types of memory from the start",
     "cpu-class": "cpuClass of a type sets the class of the CPUs of its balloons",
     "irq-affinity": "irqClaim and irqMode of a type set the interrupts of its balloons",
 }

@@ -32,7 +32,7 @@ class BalloonPins:
         self.resized: dict[str, Requests] = {}
         self.zones = MemoryZones(machine.topology.nodes, choices.trials_leave_no_zone)
         self.changes = Changes()
-        self._set = self.changes.follow if choices.balloons_follow_resizes else self.changes.set
+        self._set_pins = self.changes.follow if choices.balloons_follow_resizes else self.changes.set
         #: Requests that failed for lack of memory, with the version of the zones at that time.
         self._failed: set[MemoryRequest] = set()
         self._failed_version = -1
@@ -83,12 +83,12 @@ class BalloonPins:
     def _pin(self, container: Container, balloon: Balloon, cpus: int, nodes: int) -> None:
         if self._options.pinCPU:
             cpu_m = container.requests.cpu_m
-            self._set(container.id, masks.text(cpus), shares=shares_of_millicpu(cpu_m) if cpu_m else None)
+            self._set_pins(container.id, masks.text(cpus), shares=shares_of_millicpu(cpu_m) if cpu_m else None)
         type_pins_memory = balloon.type.pinMemory
         if self._options.pinMemory if type_pins_memory is None else type_pins_memory:
             zone = self._zone(self._memory_of(container, balloon, nodes), balloon)
             if not (container.preserves("memory") and self._choices.preserved_memory_stays):
-                self._set(container.id, mems=self._mems(zone))
+                self._set_pins(container.id, mems=self._mems(zone))
 
     def _mems(self, zone: int) -> str:
         """The pin of a memory zone."""
@@ -147,5 +147,5 @@ class BalloonPins:
             balloon.retries.put(turn, None)
         for user, other in moved.items():
             if not (self.containers[user].preserves("memory") and self._choices.preserved_memory_stays):
-                self._set(user, mems=self._mems(other))
+                self._set_pins(user, mems=self._mems(other))
         return zone

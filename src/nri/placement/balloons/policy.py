@@ -61,30 +61,30 @@ class Balloons(PersistentPolicy):
         self._devices = devices
         self.types = BalloonTypes(machine, options, choices, devices)
         self._pins = BalloonPins(machine, options, choices)
-        self._set = BalloonSet(machine, options, choices, self.types, self._pins)
+        self._balloon_set = BalloonSet(machine, options, choices, self.types, self._pins)
         self.zones, self.containers, self._changes = self._pins.zones, self._pins.containers, self._pins.changes
         self.unmet = self.types.unmet
         self.in_time: Callable[[], None] = no_deadline
         self._decisions: dict[str, view.Decision] = {}
         #: The state before the current decision; None until the decision has changed something.
-        self._before: tuple[Any, ...] | None = None
-        self._deciding = False
-        self._free_at_start = restart.start(self._set, state or PlacementState(self.name), containers)
+        self._saved_state: tuple[Any, ...] | None = None
+        self._is_deciding = False
+        self._free_at_start = restart.start(self._balloon_set, state or PlacementState(self.name), containers)
         self._starts_empty = state is None or not state.balloons
         self._changes.take()  # the caller reads all pins
 
     @property
     def balloons(self) -> list[Balloon]:
         """All balloons, the oldest first."""
-        return self._set.balloons
+        return self._balloon_set.balloons
 
     @property
     def free(self) -> int:
         """The mask of CPUs that are in no balloon."""
-        return self._set.free
+        return self._balloon_set.free
 
     def _entries(self, names: Iterable[str]) -> Entries:
-        return restart.entries(self._set, names)
+        return restart.entries(self._balloon_set, names)
 
     # -- events -------------------------------------------------------------------------------------------------------
 
@@ -98,15 +98,15 @@ class Balloons(PersistentPolicy):
             if is_left_alone or not self.choices.failure_changes_nothing:
                 self.containers[container.id] = container
             if not is_left_alone:
-                self._place(container)
+                self._place_container(container)
         return self._changes.take()
 
     def release(self, container_id: str) -> dict[str, Pins]:
         """Release a container, if it is known. Returns the pins of all containers that change."""
         container = self.containers.pop(container_id, None)
-        balloon = None if container is None else self._set.of_container(container)
+        balloon = None if container is None else self._balloon_set.of_container(container)
         if container is not None and balloon is not None:
-            self._set.dismiss(container, balloon)
+            self._balloon_set.dismiss(container, balloon)
         self._changes.forget(container_id)
         self._pins.resized.pop(container_id, None)
         self.unmet.pop(container_id, None)
@@ -121,7 +121,7 @@ class Balloons(PersistentPolicy):
         self._changes.touched[container_id] = None
         before = self._pins.resized.get(container_id, container.requests)
         self._pins.resized[container_id] = requests
-        balloon = self._set.of_container(container)
+        balloon = self._balloon_set.of_container(container)
         if not self.choices.balloons_follow_resizes:
             if not container.resizes(before, requests, self.choices):
                 self._changes.repeat(container_id, container.shares)
@@ -141,46 +141,46 @@ class Balloons(PersistentPolicy):
     def _follow(self, container: Container, balloon: Balloon, requests: Requests) -> None:
         wanted_m = balloon.requested_m + requests.cpu_m - container.requests.cpu_m
         with self._undone_if_refused():
-            if self._set.max_m(balloon) >= wanted_m:
+            if self._balloon_set.max_m(balloon) >= wanted_m:
                 container.requests, balloon.requested_m = requests, wanted_m
-                self._set.resize(balloon, max(1, wanted_m))
+                self._balloon_set.resize(balloon, max(1, wanted_m))
                 self._changes.leave_shares(container.id)
                 self.zones.release(container.id)
                 self._pins.repin_for(container, balloon)
                 return
             self._save_before()
             self._changes.leave_shares(container.id)
-            self._set.dismiss(container, balloon, requests)
-            self._place(container)
+            self._balloon_set.dismiss(container, balloon, requests)
+            self._place_container(container)
 
     @contextmanager
     def _undone_if_refused(self) -> Iterator[None]:
         """Restore the previous state if a decision is refused."""
-        self._before, self._deciding = None, True
+        self._saved_state, self._is_deciding = None, True
         try:
             yield
         except NoPlace:
-            if self._before is not None and self.choices.failure_changes_nothing:
-                self._set.restore(self._before)
+            if self._saved_state is not None and self.choices.failure_changes_nothing:
+                self._balloon_set.restore(self._saved_state)
             raise
         finally:
-            self._before, self._deciding = None, False
+            self._saved_state, self._is_deciding = None, False
 
     def _save_before(self) -> None:
         """Save the state before the first change of a decision that may still be refused."""
-        if self._deciding and self._before is None:
-            self._before = self._set.saved()
+        if self._is_deciding and self._saved_state is None:
+            self._saved_state = self._balloon_set.saved()
 
     def scheduling(self, container: Container) -> SchedulingClass | None:
         """The scheduling class in a container's annotation, else of its type. Returns None outside of balloons."""
-        balloon = self._set.of_container(container)
+        balloon = self._balloon_set.of_container(container)
         if balloon is None:
             return None
         return scheduling_class_of(container, self.options.schedulingClasses, balloon.type.schedulingClass)
 
     # -- placing ------------------------------------------------------------------------------------------------------
 
-    def _place(self, container: Container) -> None:
+    def _place_container(self, container: Container) -> None:
         kind, because = self.types.type_of(container)
         balloon, decision = self._choose(kind, container, because)
         if balloon is None or decision is None:
@@ -189,10 +189,10 @@ class Balloons(PersistentPolicy):
         if balloon.size_m < wanted_m or (balloon.components and self.choices.composites_keep_their_least):
             self._save_before()
             try:
-                self._set.resize(balloon, wanted_m)
+                self._balloon_set.resize(balloon, wanted_m)
             except ValueError as error:
                 raise NoPlace(str(container), f"balloon {balloon} cannot grow to {wanted_m}m: {error}") from None
-        self._set.join(container, balloon)
+        self._balloon_set.join(container, balloon)
         self._pins.repin_for(container, balloon)
         self._decisions[container.id] = decision
 
@@ -206,11 +206,11 @@ class Balloons(PersistentPolicy):
             self.in_time()
             balloons = find()
             if balloons:
-                free_m = self._set.max_free_m if method == "grow" else self._set.free_m
+                free_m = self._balloon_set.max_free_m if method == "grow" else self._balloon_set.free_m
                 best = max(balloons, key=lambda balloon: (free_m(balloon), -balloon.count))
                 names = tuple(name for name, _ in methods)
                 candidates = self._snapshots([best, *(balloon for balloon in balloons if balloon is not best)])
-                unsuitable = self._snapshots(b for b in self._set.of_type(kind) if b not in balloons)
+                unsuitable = self._snapshots(b for b in self._balloon_set.of_type(kind) if b not in balloons)
                 return best, view.Decision(because, wanted_m, names, method, candidates, unsuitable)
         return None, None
 
@@ -219,7 +219,7 @@ class Balloons(PersistentPolicy):
         wanted_m, pod = container.requests.cpu_m, container.pod
 
         def can_grow(balloons: Iterable[Balloon]) -> list[Balloon]:
-            return [b for b in balloons if b.type is kind and self._set.max_free_m(b) >= wanted_m]
+            return [b for b in balloons if b.type is kind and self._balloon_set.max_free_m(b) >= wanted_m]
 
         methods: list[tuple[str, Callable[[], list[Balloon]]]] = []
         if kind.groupBy:
@@ -231,8 +231,8 @@ class Balloons(PersistentPolicy):
             methods.append(("namespace", lambda: can_grow(self._of_namespace(pod.namespace))))
             methods.append(new)
         fill: list[tuple[str, Callable[[], list[Balloon]]]] = [
-            ("fit", lambda: [b for b in self._set.of_type(kind) if self._set.free_m(b) >= wanted_m]),
-            ("grow", lambda: can_grow(self._set.of_type(kind))),
+            ("fit", lambda: [b for b in self._balloon_set.of_type(kind) if self._balloon_set.free_m(b) >= wanted_m]),
+            ("grow", lambda: can_grow(self._balloon_set.of_type(kind))),
         ]
         return methods + ([new, *fill] if kind.preferNewBalloons else [*fill, new])
 
@@ -246,41 +246,44 @@ class Balloons(PersistentPolicy):
     def _new_for(self, kind: BalloonType, container: Container) -> list[Balloon]:
         """Find or create an empty balloon. Returns an empty list if there are too many, or if it cannot grow enough."""
         wanted_m = container.requests.cpu_m if self.choices.balloons_keep_their_limit else 0
-        for balloon in self._set.of_type(kind):
-            if not balloon.pods and self._set.max_m(balloon) >= wanted_m:
+        for balloon in self._balloon_set.of_type(kind):
+            if not balloon.pods and self._balloon_set.max_m(balloon) >= wanted_m:
                 return [balloon]
-        free = self._set.free_for(kind).bit_count()
+        free = self._balloon_set.free_for(kind).bit_count()
         if free == 0 or free < kind.minCPUs:
             return []
         self._save_before()
         try:
-            balloon = self._set.new(kind)
+            balloon = self._balloon_set.new(kind)
         except ValueError:
             return []
-        if self._set.max_m(balloon) < container.requests.cpu_m:
-            self._set.give_back(balloon.cpus)
+        if self._balloon_set.max_m(balloon) < container.requests.cpu_m:
+            self._balloon_set.give_back(balloon.cpus)
             return []
         self.balloons.append(balloon)
         if balloon.cpus:
-            self._pins.repin(self._set.share_idle(self.free, balloon.cpus))
+            self._pins.repin(self._balloon_set.share_idle(self.free, balloon.cpus))
         return [balloon]
 
     def _snapshots(self, balloons: Iterable[Balloon]) -> list[view.BalloonSnapshot]:
         return [
-            view.BalloonSnapshot(str(balloon), self._set.free_m(balloon), self._set.max_free_m(balloon), balloon.count)
+            view.BalloonSnapshot(
+                str(balloon), self._balloon_set.free_m(balloon), self._balloon_set.max_free_m(balloon), balloon.count
+            )
             for balloon in islice(balloons, MAX_CANDIDATES)
         ]
 
     def _reason_for_refusal(self, kind: BalloonType, container: Container) -> str:
-        balloons = self._set.of_type(kind)
+        balloon_set = self._balloon_set
+        balloons = balloon_set.of_type(kind)
         reasons = [
-            f"{balloon} has {self._set.free_m(balloon)}m free and can grow to {self._set.max_free_m(balloon)}m"
+            f"{balloon} has {balloon_set.free_m(balloon)}m free and can grow to {balloon_set.max_free_m(balloon)}m"
             for balloon in balloons
         ]
         if kind.maxBalloons and len(balloons) >= kind.maxBalloons:
             reasons.append(f"no new balloon, because maxBalloons is {kind.maxBalloons}")
         else:
-            free = count(self._set.free_for(kind).bit_count(), "free CPU")
+            free = count(self._balloon_set.free_for(kind).bit_count(), "free CPU")
             reasons.append(f"a new balloon has only {free}")
         return f"{container.requests.cpu_m}m CPU requested from balloons {kind.name}; " + "; ".join(reasons)
 
@@ -288,11 +291,11 @@ class Balloons(PersistentPolicy):
 
     def places(self) -> list[Place]:
         """All balloons as places."""
-        return view.places(self._set, self.machine)
+        return view.places(self._balloon_set, self.machine)
 
     def node_zones(self) -> list[dict[str, Any]]:
         """The zones of the node's NodeResourceTopology: balloons, each followed by its containers if configured."""
-        return view.node_zones(self._set, self.machine, self._allocatable_m, self.options.showContainersInNrt)
+        return view.node_zones(self._balloon_set, self.machine, self._allocatable_m, self.options.showContainersInNrt)
 
     def _allocatable_m(self, kind: BalloonType) -> int:
         """The largest CPU request that would fit in a balloon of a type without any containers."""
@@ -317,7 +320,7 @@ class Balloons(PersistentPolicy):
     def explain(self, container_id: str) -> Explanation:
         """Explain the choice of a container's balloon. Raises KeyError if the container is unknown."""
         container = self.containers[container_id]
-        balloon = self._set.of_container(container)
+        balloon = self._balloon_set.of_container(container)
         if balloon is None:
             return Explanation(container, f"{container.qos}, not placed, as configured", "", True, [])
         decision = self._decisions.get(container_id)

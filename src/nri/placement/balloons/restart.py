@@ -31,7 +31,7 @@ def start(balloon_set: BalloonSet, state: PlacementState, containers: Mapping[st
     """
     for name, balloon_state in state.balloons.items():
         members = [container for id_, container in containers.items() if state.members.get(id_) == name]
-        _adopt(balloon_set, balloon_state, members)
+        _restore_balloon(balloon_set, balloon_state, members)
     adopted = list(balloon_set.balloons)
     balloon_set.share_idle(balloon_set.free, 0)
     for container in balloon_set.pins.containers.values():
@@ -54,14 +54,14 @@ def start(balloon_set: BalloonSet, state: PlacementState, containers: Mapping[st
     return free_at_start
 
 
-def _adopt(balloon_set: BalloonSet, state: BalloonState, members: list[Container]) -> None:
+def _restore_balloon(balloon_set: BalloonSet, state: BalloonState, members: list[Container]) -> None:
     """Restore a balloon with the containers that still belong to it, if that is possible."""
     free = balloon_set.free
-    balloon = _rebuilt(balloon_set, state.parts)
+    balloon = _rebuilt_balloon(balloon_set, state.parts)
     if balloon is None or 0 < balloon.type.maxBalloons <= len(balloon_set.of_type(balloon.type)):
         balloon_set.free = free
         return
-    members = [container for container in members if _belongs(balloon_set, container, balloon)]
+    members = [container for container in members if _still_belongs(balloon_set, container, balloon)]
     if not members and len(balloon_set.of_type(balloon.type)) >= balloon.type.minBalloons:
         balloon_set.free = free
         return
@@ -72,7 +72,7 @@ def _adopt(balloon_set: BalloonSet, state: BalloonState, members: list[Container
             balloon_set.join(container, balloon)
 
 
-def _belongs(balloon_set: BalloonSet, container: Container, balloon: Balloon) -> bool:
+def _still_belongs(balloon_set: BalloonSet, container: Container, balloon: Balloon) -> bool:
     types = balloon_set.types
     try:
         return not types.is_left_alone(container) and types.type_of(container)[0] is balloon.type
@@ -80,7 +80,7 @@ def _belongs(balloon_set: BalloonSet, container: Container, balloon: Balloon) ->
         return False
 
 
-def _rebuilt(balloon_set: BalloonSet, parts: Iterable[PartState]) -> Balloon | None:
+def _rebuilt_balloon(balloon_set: BalloonSet, parts: Iterable[PartState]) -> Balloon | None:
     """Make a balloon from its saved parts, and take their CPUs. Returns None if a part cannot be restored."""
     stack: list[tuple[Balloon, int]] = []  # composites, with the number of their components that still follow
     top = None

@@ -216,7 +216,7 @@ class TreeAllocator:
             add, remove = self._local(current, free, delta)
             if not self.preferences.spread or add.bit_count() == delta:
                 return add, remove
-            return self._singly(current, free, delta), remove
+            return self._one_by_one(current, free, delta), remove
         released = 0
         for _ in range(-delta):
             _, one = self._local(current, free, -1)
@@ -225,7 +225,7 @@ class TreeAllocator:
             free |= one
         return 0, released
 
-    def _singly(self, current: int, free: int, delta: int) -> int:
+    def _one_by_one(self, current: int, free: int, delta: int) -> int:
         added = 0
         for _ in range(delta):
             one, _ = self._local(current, free, 1)
@@ -245,15 +245,15 @@ class TreeAllocator:
             nodes = [child for place in places for child in place.children]
         if not places:
             raise ValueError("no part of the machine has enough CPUs")
-        places = _narrow(places, current, maximize=delta > 0)
-        places = _narrow(places, free, maximize=delta > 0 and self.preferences.balancing)
+        places = _select_by_count(places, current, maximize=delta > 0)
+        places = _select_by_count(places, free, maximize=delta > 0 and self.preferences.balancing)
         if visited > _MAX_STABLE_SORT:
             places.reverse()
         best = (min if delta > 0 else max)(places, key=lambda place: place.name)
         return best.cpus & free, best.cpus & current
 
 
-def _narrow(places: list[Node], cpus: int, maximize: bool) -> list[Node]:
+def _select_by_count(places: list[Node], cpus: int, maximize: bool) -> list[Node]:
     """Select places of equal depth by the number of `cpus` in each node of their path, from the root down."""
     for depth in range(len(places[0].path)) if cpus else ():
         if len(places) == 1:

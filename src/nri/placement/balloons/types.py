@@ -41,7 +41,7 @@ class BalloonTypes:
         self.tree = build(machine, choices.packages_have_their_own_cpus)
         self.all = self._with_builtin_types()
         self.by_name = {kind.name: kind for kind in self.all}
-        self._loads = {load.name: load for load in options.loadClasses}
+        self._load_by_name = {load.name: load for load in options.loadClasses}
         self._keep_apart()
         self.unmet: dict[str, str] = {}
 
@@ -96,7 +96,7 @@ class BalloonTypes:
                     types_by_device.setdefault(device, set()).add(kind.name)
         for kind in self.all:
             kind.far_devices = [device for device, names in types_by_device.items() if kind.name not in names]
-            kind.far_devices += [load_device(self._loads[load]) for load in kind.loads]
+            kind.far_devices += [load_device(self._load_by_name[load]) for load in kind.loads]
 
     # -- the type of a container --------------------------------------------------------------------------------------
 
@@ -148,7 +148,7 @@ class BalloonTypes:
 
     def loads_of(self, kind: BalloonType) -> list[LoadClass]:
         """The loads that a type puts on its CPUs."""
-        return [self._loads[name] for name in kind.loads]
+        return [self._load_by_name[name] for name in kind.loads]
 
     def spread_of(self, load: LoadClass) -> Callable[[int], int]:
         """A function from loaded CPUs to all CPUs of their cores or L2 caches."""

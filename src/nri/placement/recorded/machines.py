@@ -36,16 +36,16 @@ class Machines:
     def get(self, name: str) -> Topology:
         """The machine of this name. Raises ConfigError if its description or its snapshot is missing."""
         if name not in self._cache:
-            self._cache[name] = self._make(name)
+            self._cache[name] = self._make_machine(name)
         return self._cache[name]
 
-    def _make(self, name: str) -> Topology:
+    def _make_machine(self, name: str) -> Topology:
         description = self._descriptions.get(name)
         if description is None:
             raise ConfigError(str(self.folder), name, "unknown machine")
         if "base" in description:
             return replace(self.get(description["base"]), isolated=cpuset.parse(description["isolated_cpus"]))
-        return self._read(description) if description["kind"] == "sysfs-snapshot" else _guest(description)
+        return self._read(description) if description["kind"] == "sysfs-snapshot" else _machine_of_shape(description)
 
     def _read(self, description: Mapping[str, Any]) -> Topology:
         name = description["data_file"].split(" ")[0].replace("/", "_")
@@ -53,7 +53,7 @@ class Machines:
         return read_archive(archive, description["inside"].removesuffix("sys"))
 
 
-def _guest(shape: Mapping[str, Any]) -> Topology:
+def _machine_of_shape(shape: Mapping[str, Any]) -> Topology:
     """Make a machine from its shape; CPUs are numbered depth first."""
     packages = shape.get("packages", 1)
     dies = shape.get("dies_per_package", shape.get("dies", 1))

@@ -162,7 +162,7 @@ def _pools(case: Mapping[str, Any], machines: Machines, choices: Choices) -> Dif
         request = Request(_container(values), values["exclusive_cpus"], 0, memory_kinds=DRAM)
         if values.get("reserved_request"):
             request.kind = CpuKind.RESERVED
-        best = _best(policy, request, check.get("affinity", {}))
+        best = _best_pool(policy, request, check.get("affinity", {}))
         if "best" in check:
             yield from _compare(f"check {place}", check["best"], best.name)
         else:
@@ -175,7 +175,7 @@ def _container(request: Mapping[str, Any]) -> Container:
     return Container("one", "one", Pod("pod", "pod", qos="Guaranteed"), requests)
 
 
-def _best(policy: TopologyAware, request: Request, affinity: Mapping[str, int]) -> Pool:
+def _best_pool(policy: TopologyAware, request: Request, affinity: Mapping[str, int]) -> Pool:
     weights = {policy.pools.by_name[name].id: weight for name, weight in affinity.items()}
     scores = []
     for pool in policy.pools.by_id:
@@ -240,7 +240,7 @@ def _trees(case: Mapping[str, Any], machines: Machines, choices: Choices) -> Dif
     elif "deltas" in case or "release_one_at_a_time_left_within" in case:
         yield from _deflate(case, root)
     else:
-        yield from _separate(case, root)
+        yield from _separate_sets(case, root)
 
 
 def _inflate(case: Mapping[str, Any], root: TreeNode) -> Differences:
@@ -253,10 +253,10 @@ def _inflate(case: Mapping[str, Any], root: TreeNode) -> Differences:
         yield from _compare(f"candidates for {delta} more", size, add.bit_count())
         added = masks.of(list(masks.members(add))[:delta])
         have, free = have | added, free & ~added
-        yield from _compare(f"{have.bit_count()} CPUs within one {level}", True, _within(root, have, level))
+        yield from _compare(f"{have.bit_count()} CPUs within one {level}", True, _is_within_level(root, have, level))
 
 
-def _within(root: TreeNode, cpus: int, level: str) -> bool:
+def _is_within_level(root: TreeNode, cpus: int, level: str) -> bool:
     return any(node.level == level and cpus & ~node.cpus == 0 for node in root.walk())
 
 
@@ -272,10 +272,10 @@ def _deflate(case: Mapping[str, Any], root: TreeNode) -> Differences:
         have, free = have & ~remove, free | remove
         if "deltas" not in case or place == 3:
             level = level_names[levels[place].split(" ")[0]]
-            yield from _compare(f"after release {place} within one {level}", True, _within(root, have, level))
+            yield from _compare(f"after release {place} within one {level}", True, _is_within_level(root, have, level))
 
 
-def _separate(case: Mapping[str, Any], root: TreeNode) -> Differences:
+def _separate_sets(case: Mapping[str, Any], root: TreeNode) -> Differences:
     balancing = "spread" in case["id"]
     free, sets = root.cpus, []
     for _ in range(8):

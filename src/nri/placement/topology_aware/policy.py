@@ -113,7 +113,7 @@ class TopologyAware(PersistentPolicy):
         restorable = [(container, grants[name]) for name, container in containers.items() if name in grants]
         # Containers without promised CPU come last, because they use the CPUs that other containers leave.
         for container, saved in sorted(restorable, key=lambda pair: not (pair[1].exclusive or pair[1].portion_m)):
-            self._adopt(container, saved)
+            self._restore_grant(container, saved)
         self.containers = {name: container for name, container in containers.items() if name in self.containers}
         for grant in self.grants.values():
             self._pin(grant)
@@ -149,7 +149,7 @@ class TopologyAware(PersistentPolicy):
             "grants": {name: grants[name].written() if name in grants else None for name in names},
         }
 
-    def _adopt(self, container: Container, state: GrantState) -> None:
+    def _restore_grant(self, container: Container, state: GrantState) -> None:
         """Restore a container's grant, if its pool exists and has enough free resources."""
         pool, kind = self.pools.by_name.get(state.pool), CpuKind(state.kind)
         exclusive, zone = masks.parse(state.exclusive), masks.parse(state.zone)
@@ -165,9 +165,9 @@ class TopologyAware(PersistentPolicy):
         except NoMemory:
             return
         pool.take(exclusive)
-        self._enter(grant)
+        self._record_grant(grant)
         self.containers[container.id] = container
-        if unmet := self._unmet(container, exclusive > 0):
+        if unmet := self._unmet_annotation(container, exclusive > 0):
             self.unmet[container.id] = unmet
         if pool.is_overpromised() or (kind is CpuKind.RESERVED and not pool.reserved):
             self._take_back(container.id)
@@ -190,11 +190,11 @@ class TopologyAware(PersistentPolicy):
         self.containers[container.id] = container
         try:
             try:
-                self._place(container, "")
+                self._place_container(container, "")
             except NoPlace:
                 if not container.runs:
                     raise
-                self._place(container, "", lenient=True)
+                self._place_container(container, "", lenient=True)
         except NoPlace:
             del self.containers[container.id]
             raise
@@ -227,7 +227,7 @@ class TopologyAware(PersistentPolicy):
         if old is not None and not self.choices.failure_changes_nothing:
             self._repin(old)
         try:
-            self._place(container, old.pool.name if old else "", lenient=container_id in self.unmet)
+            self._place_container(container, old.pool.name if old else "", lenient=container_id in self.unmet)
         except NoPlace:
             if self.choices.failure_changes_nothing:
                 container.requests = before
@@ -289,7 +289,7 @@ class TopologyAware(PersistentPolicy):
 
     # -- placing ------------------------------------------------------------------------------------------------------
 
-    def _place(self, container: Container, hinted: str, lenient: bool = False) -> None:
+    def _place_container(self, container: Container, hinted: str, lenient: bool = False) -> None:
         """Give a container a grant. Raises NoPlace if no pool fits.
 
         Args:
@@ -297,7 +297,7 @@ class TopologyAware(PersistentPolicy):
             lenient: record annotations that cannot be satisfied in `unmet` instead of refusing the container.
         """
         request, candidates = self._ranked_pools(container, hinted)
-        unmet = self._unmet(container, request.exclusive > 0)
+        unmet = self._unmet_annotation(container, request.exclusive > 0)
         if unmet and not lenient:
             raise NoPlace(str(container), unmet)
         grant = self._first_that_serves(candidates, request, lenient)
@@ -306,7 +306,7 @@ class TopologyAware(PersistentPolicy):
         if unmet:
             self.unmet[container.id] = unmet
         self._decisions[container.id] = view.Decision(request, candidates[:MAX_CANDIDATES], len(candidates))
-        self._enter(grant)
+        self._record_grant(grant)
         self._pin(grant)
         self._repin(grant)
 
@@ -340,7 +340,7 @@ class TopologyAware(PersistentPolicy):
         others = [score for score in ranked if score not in first]
         return [*first, *others] if self.choices.resize_can_move else first
 
-    def _unmet(self, container: Container, has_exclusive: bool) -> str:
+    def _unmet_annotation(self, container: Container, has_exclusive: bool) -> str:
         """Why an annotation about exclusive CPUs cannot be satisfied. Returns "" if all annotations can be."""
         try:
             check_annotations(container, has_exclusive, self.options.cpuClasses, self._unmovable)
@@ -389,7 +389,7 @@ class TopologyAware(PersistentPolicy):
             raise NoMemory(score.lack)
         if kind is CpuKind.RESERVED and shared_m > 0 and pool.free_reserved_m() < shared_m:
             kind = CpuKind.NORMAL
-        cpus = self._pick(pool, request, exclusive)
+        cpus = self._pick_exclusive_cpus(pool, request, exclusive)
         pool.take(cpus)
         grant = Grant(request.container, pool, kind, cpus, shared_m, preserved=request.memory_kinds is None)
         grant.idle, grant.cold = self._is_idle(grant), request.cold
@@ -407,12 +407,12 @@ class TopologyAware(PersistentPolicy):
             raise
         return grant
 
-    def _enter(self, grant: Grant) -> None:
+    def _record_grant(self, grant: Grant) -> None:
         """Record a grant whose exclusive CPUs and memory are already allocated."""
         self.grants[grant.container.id] = grant
         _account(grant, 1)
 
-    def _pick(self, pool: Pool, request: Request, count: int) -> int:
+    def _pick_exclusive_cpus(self, pool: Pool, request: Request, count: int) -> int:
         """Choose exclusive CPUs of a pool: isolated CPUs if preferred and enough, else shared CPUs."""
         if request.isolated and pool.free_isolated.bit_count() >= count:
             return self._allocator.allocate(pool.free_isolated, count, request.priority)
@@ -435,7 +435,7 @@ class TopologyAware(PersistentPolicy):
             elif grant.kind is CpuKind.NORMAL and request.shared_m:
                 cpus |= grant.pool.free_sharable
             zone = grant.zone if self.choices.strict_hints_bind_memory and not grant.preserved else 0
-            for hinted_cpus, hinted_nodes in self._hinted(hint):
+            for hinted_cpus, hinted_nodes in self._hinted_places(hint):
                 if cpus & ~hinted_cpus or zone & ~hinted_nodes:
                     return f"CPUs {masks.text(hinted_cpus)}, which its strict hints require"
         if request.exclusive and request.isolated and request.only_isolated:
@@ -444,7 +444,7 @@ class TopologyAware(PersistentPolicy):
                 return f"{missing} isolated CPUs, which it requires"
         return ""
 
-    def _hinted(self, hint: Hint) -> list[tuple[int, int]]:
+    def _hinted_places(self, hint: Hint) -> list[tuple[int, int]]:
         """Pairs of CPUs and memory nodes that a hint allows."""
         pairs = []
         if hint.cpus:
@@ -491,7 +491,7 @@ class TopologyAware(PersistentPolicy):
         """Allocate a released grant again, exactly as it was."""
         grant.pool.take(grant.exclusive)
         self.zones.allocate(self._memory_of(grant))
-        self._enter(grant)
+        self._record_grant(grant)
 
     # -- pins ---------------------------------------------------------------------------------------------------------
 
@@ -567,7 +567,7 @@ class TopologyAware(PersistentPolicy):
 
     def _affinity(self, container: Container) -> dict[int, int]:
         """The weights of pools with containers that this container should be near to, or far from."""
-        container_affinities = affinities(container, self.choices) or self._implicit(container)
+        container_affinities = affinities(container, self.choices) or self._implicit_affinities(container)
         weights: dict[int, int] = {}
         for affinity in container_affinities:
             for name, grant in self.grants.items():
@@ -575,7 +575,7 @@ class TopologyAware(PersistentPolicy):
                     weights[grant.pool.id] = weights.get(grant.pool.id, 0) + affinity.weight
         return weights
 
-    def _implicit(self, container: Container) -> list[Affinity]:
+    def _implicit_affinities(self, container: Container) -> list[Affinity]:
         implicit = []
         if self.options.colocatePods:
             implicit.append(Affinity.to_pod(container.pod.name))

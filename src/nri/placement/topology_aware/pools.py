@@ -188,14 +188,14 @@ class Pools:
 
     def __init__(self, machine: Machine, allowed: int, reserved: int, choices: Choices = Choices.DEFAULT) -> None:
         self.machine, self._choices = machine, choices
-        self._tops: list[Pool] = []
+        self._top_pools: list[Pool] = []
         packages = machine.packages
         root = None
         if len(packages) > 1:
             root = self._add("root", "system", None, machine.present, 0, list(machine.nodes))
         for package, cpus in packages.items():
             self._add_package(package, cpus, root)
-        self.root = root or self._tops[0]
+        self.root = root or self._top_pools[0]
         self.by_id: list[Pool] = []
         self._enumerate()
         self.by_name = {pool.name: pool for pool in self.by_id}
@@ -209,7 +209,7 @@ class Pools:
     def _add(self, name: str, level: str, parent: Pool | None, cpus: int, package: int, nodes: list[int]) -> Pool:
         pool = Pool(name, level, parent, cpus, package, nodes)
         if parent is None:
-            self._tops.append(pool)
+            self._top_pools.append(pool)
         return pool
 
     def _enumerate(self) -> None:
@@ -267,13 +267,13 @@ class Pools:
             pool_nodes = masks.of(number for number, node in nodes.items() if node.memory_bytes)
         else:
             for number, node in nodes.items():
-                if node.memory_bytes and not node.cpus and self._closest(number) & pool_nodes:
+                if node.memory_bytes and not node.cpus and self._nearest_nodes(number) & pool_nodes:
                     pool_nodes |= 1 << number
         pool.memory = dict.fromkeys(KINDS.values(), 0)
         for number in masks.members(pool_nodes):
             pool.memory[KINDS[nodes[number].kind]] |= 1 << number
 
-    def _closest(self, number: int) -> int:
+    def _nearest_nodes(self, number: int) -> int:
         """The nodes with CPUs that are nearest to a node without CPUs."""
         nodes = self.machine.topology.nodes
         distances = {other: nodes[number].distances[other] for other, node in nodes.items() if node.cpus}

@@ -114,7 +114,7 @@ def _in_reserved_namespace(container: Container, options: Options) -> bool:
 def _isolation(container: Container, options: Options, choices: Choices) -> tuple[bool, bool, bool]:
     """Whether isolated CPUs are preferred, whether that comes from an annotation, and whether they are required.
 
-    If both annotations exist, the narrower scope counts; with equal scopes the requirement counts.
+    If both annotations exist, the narrower scope decides; with equal scopes the requirement decides.
     """
     required, preferred = (
         container.scoped_annotation("require-isolated-cpus"),

@@ -86,11 +86,11 @@ class Score:
 Comparison = Callable[[Score, Score], int]
 
 
-def _more(one: float, other: float) -> int:
+def _compare_numbers(one: float, other: float) -> int:
     return (one > other) - (one < other)
 
 
-def _only(one: bool, other: bool) -> int:
+def _compare_flags(one: bool, other: bool) -> int:
     return int(one) - int(other)
 
 
@@ -120,17 +120,17 @@ class Scoring:
             result = comparison(one, other)
             if result:
                 return result, name
-        return _more(other.pool.id, one.pool.id), "lower number"
+        return _compare_numbers(other.pool.id, one.pool.id), "lower number"
 
     # -- the chain ----------------------------------------------------------------------------------------------------
 
     def _comparisons(self) -> Iterator[tuple[str, Comparison]]:
         request = self.request
-        yield "enough CPU", self._enough
-        yield "affinity", lambda one, other: _more(one.affinity, other.affinity)
+        yield "enough CPU", self._compare_free
+        yield "affinity", lambda one, other: _compare_numbers(one.affinity, other.affinity)
         if request.container.hints:
             yield "hints", self._hints
-        yield "memory offer", lambda one, other: _only(one.offer is not None, other.offer is not None)
+        yield "memory offer", lambda one, other: _compare_flags(one.offer is not None, other.offer is not None)
         yield "kinds of memory offered", self._offered_kinds
         if request.memory_bytes != request.container.requests.memory_limit_bytes:
             yield "memory up to the limit", self._memory_limit
@@ -138,73 +138,79 @@ class Scoring:
             yield "CPU up to the limit", self._cpu_limit if request.limit_m is not None else self._cpu_unlimited
         yield "fewer memory nodes", self._fewer_nodes
         if request.memory_kinds:
-            yield "kinds of memory", lambda one, other: _only(self._has_kinds(one), self._has_kinds(other))
+            yield "kinds of memory", lambda one, other: _compare_flags(self._has_kinds(one), self._has_kinds(other))
         if request.priority in (Priority.LOW, Priority.HIGH):
             yield "CPUs of the priority", self._priority
-        yield "deeper pool", lambda one, other: _more(one.pool.depth, other.pool.depth)
+        yield "deeper pool", lambda one, other: _compare_numbers(one.pool.depth, other.pool.depth)
         if request.kind is CpuKind.RESERVED:
             yield (
                 "more reserved CPU for each container",
-                lambda one, other: _more(
+                lambda one, other: _compare_numbers(
                     int(one.reserved_m / (one.tenants + 1)), int(other.reserved_m / (other.tenants + 1))
                 ),
             )
         elif request.kind is CpuKind.NORMAL:
             yield "more free CPU", self._more_free
 
-    def _enough(self, one: Score, other: Score) -> int:
+    def _compare_free(self, one: Score, other: Score) -> int:
         if self.request.kind is CpuKind.RESERVED:
-            return _only(one.reserved_m >= 0, other.reserved_m >= 0)
+            return _compare_flags(one.reserved_m >= 0, other.reserved_m >= 0)
         if self.request.kind is not CpuKind.NORMAL:
             return 0
-        shared = _only(one.shared_m >= 0, other.shared_m >= 0)
-        isolated = _only(one.isolated >= 0, other.isolated >= 0)
+        shared = _compare_flags(one.shared_m >= 0, other.shared_m >= 0)
+        isolated = _compare_flags(one.isolated >= 0, other.isolated >= 0)
         if self._one_order:
             return shared or isolated
         return 1 if isolated > 0 or shared > 0 else -1 if isolated < 0 or shared < 0 else 0
 
     def _hints(self, one: Score, other: Score) -> int:
-        (one_score, one_hit), (other_score, other_hit) = _combined(one.hints), _combined(other.hints)
-        result = _more(one_score, other_score)
+        (one_score, one_hit), (other_score, other_hit) = _combined_scores(one.hints), _combined_scores(other.hints)
+        result = _compare_numbers(one_score, other_score)
         if not result and one_score == 0:
-            result = _more(one_hit, other_hit)
+            result = _compare_numbers(one_hit, other_hit)
         if result or not (one_score or one_hit):
             return result
-        return _more(one.pool.depth, other.pool.depth) or _more(other.pool.id, one.pool.id)
+        return _compare_numbers(one.pool.depth, other.pool.depth) or _compare_numbers(other.pool.id, one.pool.id)
 
     def _offered_kinds(self, one: Score, other: Score) -> int:
         if one.offer is None or other.offer is None:
             return 0
         kinds = self.request.memory_kinds
-        return _only(self._zones.kinds_of(one.offer.zone) == kinds, self._zones.kinds_of(other.offer.zone) == kinds)
+        return _compare_flags(
+            self._zones.kinds_of(one.offer.zone) == kinds, self._zones.kinds_of(other.offer.zone) == kinds
+        )
 
     def _memory_limit(self, one: Score, other: Score) -> int:
         if one.offer is None or other.offer is None:
             return 0
         limit, kinds = self.request.container.requests.memory_limit_bytes, self.request.memory_kinds or 0
         one_capacity, other_capacity = (self._zones.capacity(score.pool.memory_of(kinds)) for score in (one, other))
-        return _only(one_capacity >= limit, other_capacity >= limit) if limit else _more(one_capacity, other_capacity)
+        return (
+            _compare_flags(one_capacity >= limit, other_capacity >= limit)
+            if limit
+            else _compare_numbers(one_capacity, other_capacity)
+        )
 
     def _cpu_limit(self, one: Score, other: Score) -> int:
         limit = self.request.limit_m or 0
-        return _only(one.free_m >= limit, other.free_m >= limit)
+        return _compare_flags(one.free_m >= limit, other.free_m >= limit)
 
     def _cpu_unlimited(self, one: Score, other: Score) -> int:
         """Prefer a pool of the preferred level, with more free CPU; else a pool below that level."""
         one_level, other_level = LEVELS.index(one.pool.level), LEVELS.index(other.pool.level)
-        result = _only(one_level == self._level, other_level == self._level)
+        result = _compare_flags(one_level == self._level, other_level == self._level)
         if not result and one_level == self._level:
-            result = _more(one.free_m, other.free_m)
+            result = _compare_numbers(one.free_m, other.free_m)
         elif not result:
-            result = _only(one_level > self._level, other_level > self._level)
+            result = _compare_flags(one_level > self._level, other_level > self._level)
             if result < 0 and not self._one_order:
                 return 1  # nri-plugins prefers the first pool in either order
-        return result or _more(other.pool.id, one.pool.id)
+        return result or _compare_numbers(other.pool.id, one.pool.id)
 
     def _fewer_nodes(self, one: Score, other: Score) -> int:
         if one.offer is None or other.offer is None:
             return 0
-        return _more(other.offer.zone.bit_count(), one.offer.zone.bit_count())
+        return _compare_numbers(other.offer.zone.bit_count(), one.offer.zone.bit_count())
 
     def _has_kinds(self, score: Score) -> bool:
         kinds = self.request.memory_kinds or 0
@@ -212,20 +218,20 @@ class Scoring:
 
     def _priority(self, one: Score, other: Score) -> int:
         priority = self.request.priority
-        return _only(one.at_priority.get(priority, 0) >= 0, other.at_priority.get(priority, 0) >= 0)
+        return _compare_flags(one.at_priority.get(priority, 0) >= 0, other.at_priority.get(priority, 0) >= 0)
 
     def _more_free(self, one: Score, other: Score) -> int:
         request = self.request
         if request.isolated and (one.isolated > 0 or other.isolated > 0):
-            return _more(one.isolated, other.isolated)
+            return _compare_numbers(one.isolated, other.isolated)
         if request.priority is Priority.NORMAL and (result := self._priority(one, other)):
             return result
         if request.exclusive and (one.shared_m > 0 or other.shared_m > 0):
-            return _more(one.shared_m, other.shared_m)
-        return _more(other.tenants, one.tenants) or _more(one.shared_m, other.shared_m)
+            return _compare_numbers(one.shared_m, other.shared_m)
+        return _compare_numbers(other.tenants, one.tenants) or _compare_numbers(one.shared_m, other.shared_m)
 
 
-def _combined(scores: tuple[float, ...]) -> tuple[float, float]:
+def _combined_scores(scores: tuple[float, ...]) -> tuple[float, float]:
     """The product of all scores, and the product of the scores above 0. Returns (0, 0) without scores."""
     product, hit = 1.0, 0.0
     for score in scores:

@@ -61,7 +61,7 @@ def read(text: str) -> ValidatorConfig:
         raise ConfigError(
             source.name,
             "",
-            "expected a mapping of keys",
+            "expected a mapping of keys to values",
             "write, for example, 'rejectSysctlAdjustment: true'",
         )
     config = ValidatorConfig.from_dict(tree, source.name)

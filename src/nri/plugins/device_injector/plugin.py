@@ -161,7 +161,7 @@ def _net_devices(annotation: Annotation, adjustment: Adjustment) -> list[str]:
         for key, name in (("hostIf", device.hostIf), ("name", device.name or device.hostIf)):
             if not _NET_DEVICE.fullmatch(name) or len(name.encode()) > _MAX_NET_DEVICE_BYTES:
                 reason = f"{name!r} is not the name of a network device"
-                step = f"write 1 to {_MAX_NET_DEVICE_BYTES} characters, no blank, / or :"
+                step = f"write 1 to {_MAX_NET_DEVICE_BYTES} characters, no space, / or :"
                 raise annotation.refusal(f"[{index}].{key}", reason, step)
         with annotation.at(f"[{index}]", host_device="hostIf", device="name"):
             adjustment.add_net_device(device.hostIf, device.name)

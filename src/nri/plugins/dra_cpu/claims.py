@@ -115,7 +115,7 @@ class _SavedClaim:
     cpus: dict[str, tuple[str, ...]]
 
 
-class _Saved:
+class _SavedClaims:
     version: int
     restricted: bool = False
     claims: tuple[_SavedClaim, ...] = ()
@@ -161,7 +161,7 @@ class ClaimStore:
             return
         hint = "remove it, and restart the kubelet, which then prepares the claims of all running pods again"
         try:
-            saved = read(_Saved, [Source(str(self.path), text, "json")])
+            saved = read(_SavedClaims, [Source(str(self.path), text, "json")])
             for entry in saved.claims:
                 check_names(entry.namespace, entry.name, entry.uid)
                 cpus = {cpu_of(device): requests for device, requests in entry.cpus.items()}

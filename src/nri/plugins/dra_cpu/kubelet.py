@@ -113,7 +113,7 @@ class KubeletSockets:
         def prepare(claim: dra.Claim, entry: dra.NodePrepareResourceResponse) -> None:
             entry.devices.extend(list(self._driver.prepare(claim.namespace, claim.name, claim.uid)))
 
-        return self._answer(request, context, dra.NodePrepareResourcesResponse(), prepare)
+        return self._answer_claims(request, context, dra.NodePrepareResourcesResponse(), prepare)
 
     def _unprepare(
         self, request: dra.NodeUnprepareResourcesRequest, context: Any
@@ -121,9 +121,9 @@ class KubeletSockets:
         def unprepare(claim: dra.Claim, _: Any) -> None:
             self._driver.unprepare(claim.namespace, claim.name, claim.uid)
 
-        return self._answer(request, context, dra.NodeUnprepareResourcesResponse(), unprepare)
+        return self._answer_claims(request, context, dra.NodeUnprepareResourcesResponse(), unprepare)
 
-    def _answer(
+    def _answer_claims(
         self, request: Any, context: Any, response: _Response, work: Callable[[dra.Claim, Any], None]
     ) -> _Response:
         """Call `work` with each claim and its entry in the response. A claim that fails has its reason there."""

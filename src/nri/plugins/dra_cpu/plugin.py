@@ -113,10 +113,10 @@ class DraCpu(nri.Plugin):
         self._lock = threading.Lock()
         #: Held while the runtime applies updates. Handlers of events must not wait for it, or the two would deadlock.
         self._pin_lock = threading.Lock()
-        self._started: DraCpu.Config | None = None
+        self._start_config: DraCpu.Config | None = None
         self._containers: dict[str, _Container] = {}
         self._topology: Topology
-        self._offered = frozenset[int]()
+        self._offered_cpus = frozenset[int]()
         self._node = ""
         self._store: ClaimStore
         self._api: Apiserver
@@ -127,25 +127,25 @@ class DraCpu(nri.Plugin):
 
     def configure(self) -> None:
         source = self.config_source or "the configuration"
-        if self._started is None:
-            self._start(self.config, source)
-            self._started = self.config
-        elif vars(self.config) != vars(self._started):
+        if self._start_config is None:
+            self._read_machine(self.config, source)
+            self._start_config = self.config
+        elif vars(self.config) != vars(self._start_config):
             raise ConfigError(source, "", "it cannot change while the plugin runs", "restart the plugin")
         if self._sockets is None:
             self._connect(self.config, source)
 
-    def _start(self, config: Config, source: str) -> None:
+    def _read_machine(self, config: Config, source: str) -> None:
         """Read the machine and the checkpoint."""
         for manager in pinning(config.hostRoot):
             self.log.warning("%s: two programs that pin the same containers conflict; %s", manager, manager.next)
         self._topology = topology = read_topology(Root(config.hostRoot))
         reserved, online = cpuset.parse(config.reserved), cpuset.to_text(topology.online)
-        self._offered = topology.online - reserved
+        self._offered_cpus = topology.online - reserved
         if not reserved & topology.online:
             reason = f"none of the CPUs {config.reserved!r} is online; containers without claims need a CPU"
             raise ConfigError(source, "reserved", reason, f"online: {online}")
-        if not self._offered:
+        if not self._offered_cpus:
             raise ConfigError(source, "reserved", "no CPU is left for claims", f"online: {online}")
         self._node = config.node or os.environ.get("NODE_NAME", "") or socket.gethostname().lower()
         folder = Path(config.kubeletDir, "plugins", config.driver)
@@ -173,7 +173,7 @@ class DraCpu(nri.Plugin):
         except (OSError, RuntimeError) as error:
             self._api.close()
             raise ConfigError(source, "kubeletDir", str(error)) from error
-        listed = devices(self._topology, self._offered)
+        listed = devices(self._topology, self._offered_cpus)
         self._publisher = Publisher(self._api, config.driver, self._node, listed, self.log)
         self._publisher.start()
 
@@ -209,7 +209,7 @@ class DraCpu(nri.Plugin):
             document = self._api.get(RESOURCE_CLAIMS, RESOURCE_CLAIMS.object_path(namespace, name))
             if document["metadata"].get("uid") != uid:
                 raise ClaimError("it was deleted, and another claim has its name now")
-            cpus = allocated_cpus(document, self.config.driver, self._node, self._offered)
+            cpus = allocated_cpus(document, self.config.driver, self._node, self._offered_cpus)
             claim = PreparedClaim(uid, namespace, name, cpus)
             with self._lock:
                 self._store.add(claim)

@@ -130,7 +130,7 @@ class Publisher:
         self._next_attempt = 0.0
         self._problem = ""
         fields = f"spec.nodeName={node},spec.driver={driver}"
-        self._follower = Follower(api, RESOURCE_SLICES, self._take, fields=fields)
+        self._follower = Follower(api, RESOURCE_SLICES, self._replace_existing, fields=fields)
 
     def start(self) -> None:
         """Start to follow the slices."""
@@ -173,6 +173,6 @@ class Publisher:
                 f"apply {RESOURCE_SLICES} {name}", RESOURCE_SLICES.cluster_object_path(name), document, self._driver
             )
 
-    def _take(self, existing: Mapping[Key, Object]) -> None:
+    def _replace_existing(self, existing: Mapping[Key, Object]) -> None:
         self._existing = {key[-1]: thing for key, thing in existing.items()}
         self._is_checked = False

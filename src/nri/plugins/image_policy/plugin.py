@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Outcome = Literal["allow", "warn", "deny"]
 Action = Literal["allow", "warn", "deny", "signature_policy"]
 _STRICTNESS = ("allow", "warn", "deny")
-#: The annotation with the image's name. Only the runtime's own key counts: a pod may bring the key of another runtime.
+#: The annotation with the image's name. Only the runtime's own key is used: a pod may bring the key of another runtime.
 _NAME_KEYS = {"cri-o": "io.kubernetes.cri-o.ImageName"}
 _DEFAULT_NAME_KEY = "io.kubernetes.cri.image-name"
 #: The id of an image, which the kubelet uses where a name would be ambiguous.
@@ -216,7 +216,7 @@ class ImagePolicy(nri.Plugin):
         """The outcome for an image with these known digests, and the reason."""
         shown = f"image {quote(plain(name, _MAX_SHOWN))}"
         try:
-            image = _comparable(parse_reference(name))
+            image = _comparable_image(parse_reference(name))
         except ValueError as error:
             return self.config.unknown_image, f"{shown} is unknown: {error} (unknown_image)"
         if image.digest:
@@ -284,7 +284,7 @@ def _digests(references: Iterable[str]) -> set[str]:
     return {digest for digest in digests if DIGEST.fullmatch(digest)}
 
 
-def _comparable(image: Reference) -> Reference:
+def _comparable_image(image: Reference) -> Reference:
     """The image with its registry in one spelling."""
     return image._replace(domain=comparable_host(image.domain))
 

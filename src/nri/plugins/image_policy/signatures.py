@@ -44,7 +44,7 @@ class SignaturePolicy:
         transports = _mapping(source, tree.get("transports", {}), "transports")
         scopes = _mapping(source, transports.get("docker", {}), "transports.docker")
         self._scopes = {
-            _comparable(scope): self._types(rows, f"transports.docker.{scope}") for scope, rows in scopes.items()
+            _comparable_scope(scope): self._types(rows, f"transports.docker.{scope}") for scope, rows in scopes.items()
         }
         lists = {"default": self._default, **{scope or '""': types for scope, types in self._scopes.items()}}
         self.unsupported = [
@@ -90,7 +90,7 @@ def comparable_host(host: str) -> str:
     return host.lower().removesuffix(":443")
 
 
-def _comparable(scope: str) -> str:
+def _comparable_scope(scope: str) -> str:
     host, slash, path = scope.partition("/")
     return f"{comparable_host(host)}{slash}{path}"
 

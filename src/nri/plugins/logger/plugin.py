@@ -77,7 +77,7 @@ class Logger(nri.Plugin):
             raise nri.ConfigError("configuration", "logFile", reason) from None
         for key in MARKS:
             try:
-                self._marks(key)
+                self._configured_marks(key)
             except ValueError as error:
                 raise nri.ConfigError("configuration", key, str(error).partition(" ")[2]) from None
         self.log.info("connected to %s %s", self.runtime.name, self.runtime.version)
@@ -102,7 +102,7 @@ class Logger(nri.Plugin):
 
     def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment:
         self._dump("CreateContainer", pod=pod, container=container)
-        return self._marks(*MARKS)
+        return self._configured_marks(*MARKS)
 
     def run_pod_sandbox(self, pod: nri.PodSandbox) -> None:
         self._dump("RunPodSandbox", pod=pod)
@@ -145,7 +145,7 @@ class Logger(nri.Plugin):
     def validate_container_adjustment(self, request: nri.ValidationRequest) -> None:
         self._dump("ValidateContainerAdjustment", request=request.message)
 
-    def _marks(self, *keys: str) -> nri.Adjustment:
+    def _configured_marks(self, *keys: str) -> nri.Adjustment:
         """The marks for these keys of the configuration. Raises ValueError if a name is invalid."""
         mark, adjustment = f"logger-pid-{os.getpid()}", nri.Adjustment()
         for key in keys:

@@ -122,10 +122,12 @@ class MemoryQos(nri.Plugin):
 
 def high_bytes(limit_bytes: int, swap_ratio: float) -> int:
     """The value of memory.high: the limit without the share for swap, rounded as in the Go plugin."""
-    return int(_single(_single(limit_bytes) * _single(1.0 - _single(swap_ratio))))
+    return int(
+        _single_precision(_single_precision(limit_bytes) * _single_precision(1.0 - _single_precision(swap_ratio)))
+    )
 
 
-def _single(number: float) -> float:
+def _single_precision(number: float) -> float:
     """The nearest single-precision number."""
     rounded: float = unpack("f", pack("f", number))[0]
     return rounded

@@ -88,7 +88,7 @@ class Memtierd(nri.Plugin):
         self._cgroups = self.config.cgroupsDir or (hierarchy.path if hierarchy else "")
         if not self._cgroups:
             raise nri.ConfigError(
-                "configuration", "cgroupsDir", "cgroup v2 is not mounted", "name its mount with --cgroups-dir"
+                "configuration", "cgroupsDir", "cgroup v2 is not mounted", "specify its mount with --cgroups-dir"
             )
         if not present() and any(class_.memtierdconfig for class_ in self.config.classes):
             self.log.warning(
@@ -106,10 +106,10 @@ class Memtierd(nri.Plugin):
             daemon = self._daemons.get(owner) or Daemon.adopt(folder) or Daemon(folder)
             self._daemons[owner] = daemon
             if owner not in running or daemon.ended:
-                self._end(owner)
+                self._end_daemon(owner)
         for pod, container in running.values():
             try:
-                self._begin(pod, container)
+                self._start_daemon(pod, container)
             except NriError as error:
                 self.log.warning("container %s: %s", plain("/".join(_owner(pod, container))), error)
 
@@ -132,13 +132,13 @@ class Memtierd(nri.Plugin):
         return adjustment
 
     def start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
-        self._begin(pod, container)
+        self._start_daemon(pod, container)
 
     def stop_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
-        self._leave(pod, container)
+        self._end_for_container(pod, container)
 
     def remove_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
-        self._leave(pod, container)  # a container that ended by itself was not stopped
+        self._end_for_container(pod, container)  # a container that ended by itself was not stopped
 
     @nri.every(CHECK_INTERVAL_S)
     def check_daemons(self) -> None:
@@ -161,7 +161,7 @@ class Memtierd(nri.Plugin):
         names = ", ".join(class_.name for class_ in self.config.classes) or "none"
         raise annotation.refusal("", f"class {quote(annotation.text[:64])} not found", f"existing classes: {names}")
 
-    def _begin(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+    def _start_daemon(self, pod: nri.PodSandbox, container: nri.Container) -> None:
         """Start the process of a container's class, unless it runs. Raises Reject if it cannot be started."""
         owner, qos_class = _owner(pod, container), self._class_of(pod, container)
         if qos_class is None or not qos_class.memtierdconfig:
@@ -171,18 +171,18 @@ class Memtierd(nri.Plugin):
         if daemon is not None and daemon.has(qos_class.memtierdconfig, cgroup) and not daemon.ended:
             daemon.container = container.id
             return
-        self._end(owner)
+        self._end_daemon(owner)
         self._daemons[owner] = Daemon.start(self.config.runDir, owner, qos_class.memtierdconfig, cgroup)
         self._daemons[owner].container = container.id
         self.log.info("%s started with the configuration in %s", PROGRAM, plain(self._daemons[owner].folder))
 
-    def _leave(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+    def _end_for_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
         """End the process of a container, unless a newer container of the same name uses it."""
         daemon = self._daemons.get(_owner(pod, container))
         if daemon is not None and daemon.container in ("", container.id):
-            self._end(_owner(pod, container))
+            self._end_daemon(_owner(pod, container))
 
-    def _end(self, owner: Owner) -> None:
+    def _end_daemon(self, owner: Owner) -> None:
         daemon = self._daemons.pop(owner, None)
         if daemon is None:
             return

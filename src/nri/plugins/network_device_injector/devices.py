@@ -71,7 +71,7 @@ def _checked_device(annotation: Annotation, place: str, device: NetworkDevice) -
         if not _NAME.fullmatch(name) or len(name.encode()) > _MAX_NAME_BYTES:
             reason = f"{name!r} is not the name of a network device"
             raise annotation.refusal(
-                f"{place}.{key}", reason, f"write 1 to {_MAX_NAME_BYTES} characters, no blank, /, : or %"
+                f"{place}.{key}", reason, f"write 1 to {_MAX_NAME_BYTES} characters, no space, /, : or %"
             )
     if device.mtu and not _MIN_MTU <= device.mtu <= _MAX_MTU:
         reason = f"{device.mtu} is not between {_MIN_MTU} and {_MAX_MTU}"

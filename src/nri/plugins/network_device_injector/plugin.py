@@ -35,11 +35,11 @@ class NetworkDeviceInjector(nri.Plugin):
         #: Ids of pods that got devices from this process; for other pods the devices' aliases decide.
         self._pods_with_devices: set[str] = set()
         #: A runtime may report a pod's end while the pod's start, which timed out, still moves devices.
-        self._moving = allocate_lock()
+        self._move_lock = allocate_lock()
 
     def synchronize(self, pods: list[nri.PodSandbox], containers: list[nri.Container]) -> None:
         """Restore devices whose pods ended while this plugin did not run."""
-        with self._moving:
+        with self._move_lock:
             self._settle_strays()
 
     def run_pod_sandbox(self, pod: nri.PodSandbox) -> None:
@@ -52,7 +52,7 @@ class NetworkDeviceInjector(nri.Plugin):
         if not path:
             raise nri.Reject("a pod on the host's network must not request network devices: it already has all devices")
         try:
-            with self._moving, Sides(path) as sides:
+            with self._move_lock, Sides(path) as sides:
                 sides.move_in(devices)
                 self._pods_with_devices.add(pod.id)
         except MoveError as error:
@@ -85,7 +85,7 @@ class NetworkDeviceInjector(nri.Plugin):
         path = _network(pod)
         if not devices or not path:
             return
-        with self._moving:
+        with self._move_lock:
             self._move_out(devices, path, is_from_host=pod.id in self._pods_with_devices)
             self._settle_strays()
 

@@ -74,12 +74,12 @@ class ResctrlMon(nri.Plugin):
             if (
                 pod is not None and container.state != ContainerState.CONTAINER_STOPPED
             ):  # its pid may belong to another process
-                self._ensure(pod, container)
+                self._ensure_group(pod, container)
                 self._add(pod, container)
         self._synchronized = True
 
     def post_create_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
-        self._ensure(pod, container)
+        self._ensure_group(pod, container)
 
     def start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
         self._add(pod, container)  # before it can start other processes
@@ -108,7 +108,7 @@ class ResctrlMon(nri.Plugin):
                     )
                     self._log_result(self.resctrl.remove_monitor(name, group))
 
-    def _ensure(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+    def _ensure_group(self, pod: nri.PodSandbox, container: nri.Container) -> None:
         """Create the group of a pod if the pod is selected and has no group yet."""
         if not self._is_selected(pod):
             return

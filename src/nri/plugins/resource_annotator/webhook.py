@@ -66,7 +66,7 @@ class Webhook:
         files = CertificateFiles(certificate, key, "command line", ("--cert-file", "--key-file", ""))
         self._certificate = ServerCertificate(files, _log, _doubts)
         self._server = Server(
-            public={"/": _alive},
+            public={"/": _liveness_answer},
             address=f"{_ALL_ADDRESSES}:{port}",
             deadline_s=DEADLINE_S,
             tcp=TcpSettings(
@@ -86,7 +86,7 @@ class Webhook:
         _client_log.removeFilter(self._message_limit)
 
 
-def _alive(_: Mapping[str, str]) -> Answer:
+def _liveness_answer(_: Mapping[str, str]) -> Answer:
     return json_answer(_ALIVE)
 
 

@@ -61,25 +61,25 @@ class V010Adapter(nri.Plugin):
         self.log.info("%s: %s", config.conf, ", ".join(entry.type for entry in plugins) or "no plugins")
 
     def run_pod_sandbox(self, pod: nri.PodSandbox) -> None:
-        self._pass(of_pod(pod, CREATE))
+        self._run_chain(of_pod(pod, CREATE))
 
     def stop_pod_sandbox(self, pod: nri.PodSandbox) -> None:
-        self._end(of_pod(pod, DELETE))
+        self._run_stop_programs(of_pod(pod, DELETE))
 
     def start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
-        self._pass(of_container(pod, container, CREATE))
+        self._run_chain(of_container(pod, container, CREATE))
 
     def stop_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
-        self._end(of_container(pod, container, DELETE))
+        self._run_stop_programs(of_container(pod, container, DELETE))
 
-    def _end(self, request: dict[str, Any]) -> None:
+    def _run_stop_programs(self, request: dict[str, Any]) -> None:
         """Run the programs for a stop; errors are only logged."""
         try:
-            self._pass(request)
+            self._run_chain(request)
         except nri.Reject as error:
             self.log.warning("%s", error)
 
-    def _pass(self, request: dict[str, Any]) -> None:
+    def _run_chain(self, request: dict[str, Any]) -> None:
         if self._chain is None:
             return
         try:

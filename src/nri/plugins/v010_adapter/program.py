@@ -102,7 +102,7 @@ class _Run:
         assert process.stdout is not None
         assert process.stderr is not None
         self._process = process
-        self._unsent = memoryview(request)
+        self._unsent_request = memoryview(request)
         self.output = bytearray()
         self._stderr_bytes = b""
         self._selector = selector
@@ -146,12 +146,14 @@ class _Run:
 
     def _write(self) -> None:
         try:
-            self._unsent = self._unsent[os.write(self._stdin.fileno(), self._unsent[:CHUNK_BYTES]) :]
+            self._unsent_request = self._unsent_request[
+                os.write(self._stdin.fileno(), self._unsent_request[:CHUNK_BYTES]) :
+            ]
         except BlockingIOError:
             return
         except BrokenPipeError:
-            self._unsent = self._unsent[:0]  # a program may ignore its input
-        if not self._unsent:
+            self._unsent_request = self._unsent_request[:0]  # a program may ignore its input
+        if not self._unsent_request:
             self._selector.unregister(self._stdin)
             self._stdin.close()
 

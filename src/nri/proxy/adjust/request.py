@@ -28,23 +28,23 @@ class ByPath:
     def __init__(self, field: Any) -> None:
         self._field = field
         self._entries: dict[int, Any] = {}
-        self._places: dict[str, list[int]] = {}
+        self._positions_by_path: dict[str, list[int]] = {}
         self._next = 0
         for entry in field:
             self.add(entry)
 
     def __contains__(self, path: str) -> bool:
-        return path in self._places
+        return path in self._positions_by_path
 
     def add(self, entry: Any) -> None:
         """Append an entry."""
         self._entries[self._next] = entry
-        self._places.setdefault(entry.container_path, []).append(self._next)
+        self._positions_by_path.setdefault(entry.container_path, []).append(self._next)
         self._next += 1
 
     def drop(self, path: str) -> None:
         """Drop all entries with a path."""
-        for place in self._places.pop(path, ()):
+        for place in self._positions_by_path.pop(path, ()):
             del self._entries[place]
 
     def apply(self) -> None:
@@ -186,7 +186,7 @@ CLEAR_CPUS = "nri.proxy/clear-cpus"
 ZERO = '0 means "not set" in the CRI'
 
 
-class Unsupported(NamedTuple):
+class UnsupportedEntry(NamedTuple):
     """An entry of an adjustment, or a value of an entry, that the CRI cannot express.
 
     Attributes:
@@ -230,9 +230,9 @@ def wishes(adjustment: m.ContainerAdjustment) -> list[Entry]:
     ]
 
 
-def adjust(config: pb.ContainerConfig, adjustment: m.ContainerAdjustment, owners: Owners) -> list[Unsupported]:
+def adjust(config: pb.ContainerConfig, adjustment: m.ContainerAdjustment, owners: Owners) -> list[UnsupportedEntry]:
     """Put an adjustment into a container's configuration. Returns the values that the CRI cannot express."""
-    unsaid: list[Unsupported] = []
+    unsaid: list[UnsupportedEntry] = []
     for entry in wishes(adjustment):
         row = entry.row
         write = _WRITERS.get(row.path)
@@ -259,9 +259,9 @@ def _value(entry: Entry, key: str) -> str:
     return plain(str(value), _MAX_SHOWN_LENGTH) or "set, but empty"
 
 
-def _unsupported(row: Row, key: str, value: object, reason: str, owners: Owners) -> Unsupported:
+def _unsupported(row: Row, key: str, value: object, reason: str, owners: Owners) -> UnsupportedEntry:
     name = f"{row.path}[{plain(key, _MAX_SHOWN_LENGTH)}]" if key else row.path
-    return Unsupported(
+    return UnsupportedEntry(
         name, plain(str(value), _MAX_SHOWN_LENGTH) or "set, but empty", reason, owners.of(row, key.removeprefix("-"))
     )
 
@@ -339,7 +339,7 @@ def zeros(resources: m.LinuxResources) -> list[str]:
 
 
 def _resources(
-    config: pb.ContainerConfig, resources: m.LinuxResources, owners: Owners, unsaid: list[Unsupported]
+    config: pb.ContainerConfig, resources: m.LinuxResources, owners: Owners, unsaid: list[UnsupportedEntry]
 ) -> None:
     """Put resources over the request's resources. Values that the CRI cannot express are added to `unsaid`."""
     converted = convert.to_cri(resources, config.linux.resources)

@@ -58,12 +58,12 @@ class Adoption:
     def __init__(self, settings: ProxySettings, store: Store, queries: RuntimeQueries, domain: Domain) -> None:
         self._settings, self._store = settings, store
         self._queries, self._domain = queries, domain
-        self._reconciling, self._adopting = threading.Lock(), threading.Lock()
+        self._reconcile_lock, self._adopt_lock = threading.Lock(), threading.Lock()
         self._failed: dict[str, str] = {}
 
     def everything(self, *, late: bool, deadline: float | None = None) -> None:
         """Synchronize all records with the runtime. Raises RpcError, RuntimeUnavailable, DeadlineExceeded."""
-        with self._reconciling:
+        with self._reconcile_lock:
             known_pods = {pod.id for pod in self._store.pods()}
             container_ids = {
                 container.id
@@ -90,7 +90,7 @@ class Adoption:
 
     def pod(self, pod_id: str, *, late: bool = True) -> PodRecord:
         """Adopt a pod. Raises RpcError, RuntimeUnavailable."""
-        with self._adopting, self._keep_joiners_out(late):
+        with self._adopt_lock, self._keep_joiners_out(late):
             return self._store.pod(pod_id) or self._pod(pod_id, late)
 
     def container(self, runtime_id: str, *, late: bool = True) -> ContainerRecord:
@@ -130,10 +130,10 @@ class Adoption:
         return record
 
     def _adopt_once(self, container: pb.Container, late: bool) -> ContainerRecord:
-        with self._adopting, self._keep_joiners_out(late):
-            return self._store.container(container.id) or self._adopt(container, late)
+        with self._adopt_lock, self._keep_joiners_out(late):
+            return self._store.container(container.id) or self._adopt_container(container, late)
 
-    def _adopt(self, container: pb.Container, late: bool) -> ContainerRecord:
+    def _adopt_container(self, container: pb.Container, late: bool) -> ContainerRecord:
         facts = self._queries.container(container.id)
         if self._store.pod(container.pod_sandbox_id) is None:
             self._pod(container.pod_sandbox_id, late)

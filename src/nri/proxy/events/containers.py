@@ -18,7 +18,7 @@ from nri.cri import convert
 from nri.cri.client import decode_answer
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import RequestError, describe
-from nri.proxy.adjust import ZERO, Owners, Unsupported, adjust, wishes, zeros
+from nri.proxy.adjust import ZERO, Owners, UnsupportedEntry, adjust, wishes, zeros
 from nri.proxy.events.adoption import container_key, start_key
 from nri.proxy.events.call_context import CallContext
 from nri.proxy.events.updates import in_force, merged
@@ -236,7 +236,7 @@ class ContainerCalls:
             self._context.domain.stop(record, deadline)
 
 
-def _report(refuse: bool, request: pb.CreateContainerRequest, unsaid: list[Unsupported]) -> None:
+def _report(refuse: bool, request: pb.CreateContainerRequest, unsaid: list[UnsupportedEntry]) -> None:
     """Log values of an adjustment that the CRI cannot express. Raises RequestError if `refuse` is true."""
     if not unsaid:
         return

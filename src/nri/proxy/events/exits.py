@@ -76,10 +76,10 @@ class Exits:
                 data, self._list = self._list, None
             try:
                 if data is not None:
-                    self.look(decode_answer(pb.ListContainersResponse, data))
+                    self.check(decode_answer(pb.ListContainersResponse, data))
                 else:
                     self.asked_at = self._listed_at = monotonic()
-                    self.look(self.context.backend.call("ListContainers", pb.ListContainersRequest()))
+                    self.check(self.context.backend.call("ListContainers", pb.ListContainersRequest()))
             except NriError as error:
                 _log.debug("cannot list containers: %s", error)
             except Exception:  # noqa: BLE001  one bad answer must not end the looking
@@ -91,7 +91,7 @@ class Exits:
             at = min(at, max(self._listed_at + _RETRY_S, min(retry.at for retry in self.retries.values())))
         return max(at - monotonic(), 0.0)
 
-    def look(self, response: pb.ListContainersResponse) -> None:
+    def check(self, response: pb.ListContainersResponse) -> None:
         """Report the containers of a list that have ended."""
         for container in response.containers:
             if container.state != pb.CONTAINER_EXITED:

@@ -72,7 +72,7 @@ class Clients:
             code = error.code()
             absent = code is grpc.StatusCode.UNAVAILABLE
             if absent:
-                self._forget(endpoint, channel)
+                self._forget_channel(endpoint, channel)
             late = code is grpc.StatusCode.DEADLINE_EXCEEDED
             reason = f"no answer to {method.name} within {timeout_s:.3g} s" if late else error.details() or code.name
             raise HookServerError(endpoint, plain(reason), absent) from None
@@ -98,7 +98,7 @@ class Clients:
             old.close()
         return channel
 
-    def _forget(self, endpoint: str, channel: grpc.Channel) -> None:
+    def _forget_channel(self, endpoint: str, channel: grpc.Channel) -> None:
         with self._lock:
             if self.channels.get(endpoint) is channel:
                 del self.channels[endpoint]
@@ -167,7 +167,7 @@ class RegisteredServers:
         if fields is None:
             return
         passed: list[str] = []
-        while (response := self._answer(method, PRE, fields, deadline, passed)) is not None:
+        while (response := self._next_answer(method, PRE, fields, deadline, passed)) is not None:
             fields = _MERGED[method](fields, response) if method in _MERGED else fields
             if not self._every:
                 break
@@ -180,7 +180,7 @@ class RegisteredServers:
         if fields is None:
             return
         passed: list[str] = []
-        while self._answer(method, POST, fields, deadline, passed) is not None and self._every:
+        while self._next_answer(method, POST, fields, deadline, passed) is not None and self._every:
             pass
 
     def _notify(self, request: Message, subject: Subject) -> Fields | None:
@@ -203,12 +203,12 @@ class RegisteredServers:
         if subject.container is None:
             _log.warning("hook servers are not called: unknown container in %s", type(request).__name__)
             return None
-        stored = _stored(subject, pod)
+        stored = _stored_request(subject, pod)
         if isinstance(request, cri.UpdateContainerResourcesRequest):
             return requests.container_of_update(fields_of(request), stored)
         return stored
 
-    def _answer(
+    def _next_answer(
         self, method: str, moment: str, fields: Fields, deadline: float | None, passed: list[str]
     ) -> Fields | None:
         """The answer of the next hook server, or None. Servers that were called are added to `passed`."""
@@ -233,7 +233,7 @@ class RegisteredServers:
         return max(min(self._timeout_s, remaining_s), _MIN_TIMEOUT_S)
 
 
-def _stored(subject: Subject, pod: Fields) -> Fields:
+def _stored_request(subject: Subject, pod: Fields) -> Fields:
     """The hook request of an existing container."""
     assert subject.pod is not None and subject.container is not None  # noqa: PT018  checked by the caller
     record = subject.container

@@ -53,10 +53,10 @@ class Backend:
     def __init__(self, path: str) -> None:
         self.path = path.removeprefix("unix://")
         self.channel = grpc.insecure_channel(f"unix://{os.path.abspath(self.path)}", options=_OPTIONS)
-        self._known: dict[str, Any] = {}
+        self._methods: dict[str, Any] = {}
         self._listeners: list[Callable[[], object]] = []
         self._was_ready = False
-        self._noting = threading.Lock()
+        self._note_lock = threading.Lock()
 
     # --- for clients ---
 
@@ -73,7 +73,7 @@ class Backend:
         return answer, call
 
     def _method(self, name: str) -> Any:
-        return self._known.get(name) or self._known.setdefault(name, self.channel.unary_unary(name))
+        return self._methods.get(name) or self._methods.setdefault(name, self.channel.unary_unary(name))
 
     def server_stream(self, method: str, request: bytes, timeout_s: float | None, metadata: Metadata) -> Any:
         """Begin a call with one request and a stream of answers. Returns gRPC's call, which is iterated."""
@@ -142,7 +142,7 @@ class Backend:
 
     def _log_state(self, state: Any) -> None:
         ready = state is grpc.ChannelConnectivity.READY
-        with self._noting:
+        with self._note_lock:
             lost = self._was_ready and not ready
             news, self._was_ready = ready and not self._was_ready, ready
         if lost:

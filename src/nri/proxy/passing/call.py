@@ -78,7 +78,9 @@ class Call:
 
     def forward_stream(self, request: bytes) -> Iterator[bytes]:
         """Pass a request on, and yield the runtime's answers. Raises RuntimeFailed."""
-        return self._answers(self._backend.server_stream(self.method, request, self.time_left(), self._metadata()))
+        return self._answer_messages(
+            self._backend.server_stream(self.method, request, self.time_left(), self._metadata())
+        )
 
     def forward_streams(self, requests: Iterable[bytes]) -> Iterator[bytes]:
         """Pass requests on, and yield the runtime's answers. Raises RuntimeFailed."""
@@ -92,7 +94,7 @@ class Call:
                     call.cancel()
 
         calls.append(self._backend.stream(self.method, until_gone(), self.time_left(), self._metadata()))
-        return self._answers(calls[0])
+        return self._answer_messages(calls[0])
 
     def abort(self, code: grpc.StatusCode, details: str, trailing: Any = ()) -> NoReturn:
         """End the call with an error, by raising gRPC's exception."""
@@ -125,7 +127,7 @@ class Call:
         self._send_along(call)
         return answer
 
-    def _answers(self, call: _Stream) -> Iterator[bytes]:
+    def _answer_messages(self, call: _Stream) -> Iterator[bytes]:
         self._ends_with_client(call)
         try:
             if first := _call_metadata(call.initial_metadata()):

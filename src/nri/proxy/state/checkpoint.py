@@ -55,7 +55,7 @@ class Checkpoint:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._lock: Lock | None = None
-        self._complained = -_COMPLAIN_S
+        self._last_complaint = -_COMPLAIN_S
         self._names: set[str] = set()
 
     def open(self) -> None:
@@ -89,10 +89,10 @@ class Checkpoint:
             name = _name(record)
             if len(self._names) >= MAX_FILES and name not in self._names:
                 raise OSError(errno.EFBIG, f"the folder already has {len(self._names)} files", name)
-            self._records.put(name, _row(record), sync=False)
+            self._records.put(name, _record_row(record), sync=False)
             self._names.add(name)
         except (OSError, ValueError) as error:
-            self._complain(error)
+            self._log_error(error)
 
     def delete(self, record: Record) -> None:
         """Remove a record's file."""
@@ -102,12 +102,12 @@ class Checkpoint:
             try:
                 self._records.remove(name, sync=False)
             except OSError as error:
-                self._complain(error)
+                self._log_error(error)
 
-    def _complain(self, error: Exception) -> None:
+    def _log_error(self, error: Exception) -> None:
         now = monotonic()
-        if now - self._complained >= _COMPLAIN_S:
-            self._complained = now
+        if now - self._last_complaint >= _COMPLAIN_S:
+            self._last_complaint = now
             _log.warning("cannot write records of the proxy; a restart will query the runtime instead: %s", error)
 
 
@@ -118,7 +118,7 @@ def _name(record: Record) -> str:
     return f"{kind}-{record.id}"
 
 
-def _row(record: Record) -> dict[str, Any]:
+def _record_row(record: Record) -> dict[str, Any]:
     kind = "pod" if isinstance(record, PodRecord) else "container"
     row: dict[str, Any] = {"kind": kind}
     for name in type(record).__slots__:

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-async def _nothing() -> None: ...
+async def _no_coroutine() -> None: ...
 
 
-_sample = _nothing()
+_sample = _no_coroutine()
 #: The type of the object that calling an `async def` returns.
 CoroutineType = type(_sample)
 _sample.close()

@@ -55,7 +55,7 @@ class ConfigWatch:
         self._session = session
         self._stop = stop
         self._watch = Watch(file)
-        self._changes = FileChanges(file, look_s=WATCH_S)
+        self._changes = FileChanges(file, interval_s=WATCH_S)
 
     def start(self) -> None:
         """Start the thread."""

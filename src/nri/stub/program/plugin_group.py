@@ -46,7 +46,7 @@ class PluginGroup:
         self._stop = Stop(self._stop_all)
         self._lock = allocate_lock()
         self._code: int | None = None
-        self._ready: set[str] = set()
+        self._ready_plugins: set[str] = set()
         self._programs: list[Program] = []
         for plugin, options in plugins:
             is_first = not self._programs  # only the first plugin prints that the process waits for the runtime
@@ -129,8 +129,8 @@ class PluginGroup:
     def _on_notify(self, label: str, state: str) -> None:
         """Notify systemd when the last plugin is ready. The stop is reported once, by `run`."""
         if state == "READY=1":
-            self._ready.add(label)
-            if len(self._ready) == len(self._programs):
+            self._ready_plugins.add(label)
+            if len(self._ready_plugins) == len(self._programs):
                 notify_systemd(state)
 
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 CANNOT_WORK = 1
 #: The exit code of a plugin that cannot work until its configuration is corrected.
 BAD_CONFIGURATION = 2
-_NAME_TAKEN = "its name is taken"
+_NAME_TAKEN = "its name is already in use"
 #: A probe waits this long for a running handler before it reports the plugin as not ready, in seconds.
 HANG_S = 1.0
 
@@ -214,7 +214,7 @@ class Program:
             if session.fatal is not None:
                 self._write_note(str(error))
             elif self._was_configured:
-                return self._ended(session, str(error))
+                return self._record_end(session, str(error))
             code = BAD_CONFIGURATION if isinstance(error, ConfigError) else CANNOT_WORK
             raise GiveUp(code, str(error)) from None
         except (ConnectionClosed, DeadlineExceeded) as error:
@@ -222,12 +222,12 @@ class Program:
         except Exception as error:
             if error is not session.raised:
                 raise
-            reason = self._failed(session)
+            reason = self._handle_failure(session)
         finally:
             self._session = None
-        return self._ended(session, reason)
+        return self._record_end(session, reason)
 
-    def _failed(self, session: Session) -> str:
+    def _handle_failure(self, session: Session) -> str:
         """Handle an exception of `configure` or `synchronize`.
 
         Returns its text. Raises GiveUp if the program must end.
@@ -239,7 +239,7 @@ class Program:
             raise GiveUp(CANNOT_WORK, reason)
         return reason
 
-    def _ended(self, session: Session, reason: str) -> str:
+    def _record_end(self, session: Session, reason: str) -> str:
         """Record the end of a connection. Returns its reason, with a suspicion if the connection was short."""
         was_good = self.reconnect.ended(answered=session.answered)
         return reason if was_good or self.stop or not session.suspicion else f"{reason} ({session.suspicion})"

@@ -70,9 +70,9 @@ class Reconnect:
         self._stop = stop
         self._no_reconnect = no_reconnect
         self._no_wait = no_reconnect or no_wait
-        self._silent = silent
+        self._is_silent = silent
         self._backoff = backoff
-        self._since = 0.0
+        self._connected_at = 0.0
 
     def connect(self) -> _socket.socket | None:
         """Wait for the runtime and connect. Returns None when stopped.
@@ -82,11 +82,11 @@ class Reconnect:
         """
         path = self._path
         began = monotonic()
-        reported = self._silent
+        reported = self._is_silent
         while not self._stop:
             try:
                 sock = connect_unix(path)
-                self._since = monotonic()
+                self._connected_at = monotonic()
                 self._no_wait = self._no_reconnect
                 return sock
             except PermissionError:
@@ -113,7 +113,7 @@ class Reconnect:
         Args:
             answered: an event was answered on the connection.
         """
-        was_good = answered or monotonic() - self._since >= GOOD_CONNECTION_S
+        was_good = answered or monotonic() - self._connected_at >= GOOD_CONNECTION_S
         if was_good and self._backoff is not None:
             self._backoff.reset()
         return was_good

@@ -57,11 +57,11 @@ def _join(
     try:
         sock = connect_unix(path)
     except OSError as error:
-        step = "Name the runtime's NRI socket with --socket-path; nri doctor shows whether NRI is on"
+        step = "Specify the runtime's NRI socket with --socket-path; nri doctor shows whether NRI is on"
         hint = "" if isinstance(error, PermissionError) else step  # the error's own hint is to run as root
         raise RuntimeUnavailable(path, (error.strerror or str(error)).lower(), hint) from None
     early_end = ConnectionClosed(f"{path}: the connection was closed before the plugin was synchronized")
-    # None: the plugin is synchronized. Otherwise the reason why its session ended. The first entry counts.
+    # None: the plugin is synchronized. Otherwise the reason why its session ended. Only the first entry is used.
     outcomes: SimpleQueue[Exception | None] = SimpleQueue()
     session = Session(
         plugin, sock, index=index, name=name, registration_timeout_s=timeout_s,

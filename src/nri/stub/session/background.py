@@ -56,7 +56,7 @@ class Background:
 
     def __init__(self, plugin: PluginBase, exited: Callable[[SystemExit], object] | None = None) -> None:
         self._plugin = plugin
-        self._exited, self._told = exited, allocate_lock()
+        self._exited, self._exit_lock = exited, allocate_lock()
         self._stop: Any = None
         self._threads: list[Any] = []
         #: The locks of methods, held during a call.
@@ -90,7 +90,7 @@ class Background:
                 self._plugin.log.exception("%s failed; next try in %g s", name, interval_s)
             except SystemExit as error:
                 self._plugin.log.error("%s called sys.exit(%r), which ends the plugin", name, error.code)  # noqa: TRY400
-                if self._exited is not None and self._told.acquire(blocking=False):
+                if self._exited is not None and self._exit_lock.acquire(blocking=False):
                     self._exited(error)
                 return
             finally:

@@ -48,9 +48,9 @@ class Reporting:
         self._label = label
         self._plugin = plugin
         self._has_failed = False
-        self._forget()
+        self._reset_request()
 
-    def _forget(self) -> None:
+    def _reset_request(self) -> None:
         """Reset the attributes of a request. A separate method, because mypyc would narrow types in the caller."""
         self._asked = self._answered = False
         self._reply = b""
@@ -65,7 +65,7 @@ class Reporting:
             if event not in _REPORTED_METHODS or request.service != naming.PLUGIN_SERVICE:
                 return answer(request)
             began = monotonic()
-            self._forget()
+            self._reset_request()
             completed = False
             try:
                 outcome = answer(request)

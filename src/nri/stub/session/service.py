@@ -344,7 +344,7 @@ def _suggestion(error: AttributeError) -> str:
     except Exception:  # noqa: BLE001 - the author's own class may fail at anything
         return ""
     if not suggestion and isinstance(holder, str):
-        return "; self.config is a text unless the plugin has a class Config with this field"
+        return "; self.config is a string unless the plugin has a class Config with this field"
     return f"; did you mean {suggestion}?" if suggestion else ""
 
 

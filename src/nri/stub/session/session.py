@@ -214,7 +214,7 @@ class Session:
         """Run `apply` between two handlers, then call `configure` again, after a change of a configuration file."""
         self._service.reconfigure(apply)
 
-    def _suspect(self) -> str:
+    def _refused_answer(self) -> str:
         """Guess from the last call which answer the runtime has refused, if it disconnected without an error."""
         service = self._service
         if service.raised is not None:
@@ -228,7 +228,7 @@ class Session:
 
     def _end(self) -> None:
         service = self._service
-        self.suspicion = self._suspect()
+        self.suspicion = self._refused_answer()
         was_ready = service.stage in ("configured", "ready")
         service.stage = "closed"
         self.plugin.runtime.connected = False

@@ -41,9 +41,9 @@ class StateTooLarge(RpcError):
 class Parts:
     """The parts that have arrived so far."""
 
-    __slots__ = ("_before", "_counts", "_size", "_state")
+    __slots__ = ("_counts", "_size", "_sizes_before_part", "_state")
 
-    _before: tuple[int, list[int]]
+    _sizes_before_part: tuple[int, list[int]]
     _counts: list[int]
     _size: int
 
@@ -66,7 +66,7 @@ class Parts:
                     raise self._refuse(f"has over {MAX_STATE_OBJECTS} pods and containers")
                 counts[number] += 1
         # A part that cannot be decoded changes nothing, so that the parts before and after it stay together.
-        self._before = self._size, self._counts
+        self._sizes_before_part = self._size, self._counts
         self._size, self._counts = size, counts
         if keep:
             self._state.payloads.append(payload)
@@ -100,7 +100,7 @@ class Parts:
             raise
         except BaseException:
             self._state.payloads.clear()
-            self._size, self._counts = self._before
+            self._size, self._counts = self._sizes_before_part
             raise
 
     def clear(self) -> None:
@@ -108,7 +108,7 @@ class Parts:
         self._state = _State()
         self._counts = [0, 0, 0]  # by number of field
         self._size = 0
-        self._before = self._size, self._counts
+        self._sizes_before_part = self._size, self._counts
 
 
 class _State:

@@ -49,7 +49,7 @@ _ATTRIBUTES: dict[str, tuple[tuple[str, ...], str]] = {
         ("dict", "mappingproxy"),
         "a dict of flags by name, each a Flag(field, value_name, help)",
     ),
-    "annotations": (("dict", "mappingproxy"), "a dict of texts by annotation"),
+    "annotations": (("dict", "mappingproxy"), "a dict of strings by annotation"),
     "sets": (("tuple", "list", "NoneType"), "a tuple of names of fields or None"),
 }
 
@@ -273,7 +273,7 @@ def _check_name(cls: type, name: str) -> None:
 def _check_annotations(cls: type, annotations: Any) -> None:
     for key, meaning in annotations.items():
         if not (isinstance(key, str) and isinstance(meaning, str) and key):
-            reason = "an annotation and the meaning of its value, both texts, are expected"
+            reason = "an annotation and the meaning of its value, both strings, are expected"
             raise TypeError(f"{cls.__name__}.annotations has {key!r}: {meaning!r}, but {reason}")
 
 
@@ -386,7 +386,7 @@ def _nearest_handler(name: str) -> str | None:
     if name == f"post_{words}" and f"{name}_container" in ARGUMENTS:
         return f"{name}_container"
     for candidate in (name, words):
-        handler = _HANDLER_BY_SYNONYM.get(candidate) or _nearest(candidate, (*ARGUMENTS, *_OTHER_METHODS))
+        handler = _HANDLER_BY_SYNONYM.get(candidate) or _similar_choice(candidate, (*ARGUMENTS, *_OTHER_METHODS))
         if handler is not None:
             return handler
     return None if words == name else _HANDLER_BY_STEM.get(words)
@@ -397,7 +397,7 @@ def _nearest_setting(name: str) -> str | None:
     name = _snake_case(name)
     if name in _SETTING_BY_SYNONYM:
         return _SETTING_BY_SYNONYM[name]
-    nearest = _nearest(name, _SETTINGS)
+    nearest = _similar_choice(name, _SETTINGS)
     if nearest is not None:
         return nearest
     # Many words differ from a short name by one letter, so the first letter must match.
@@ -436,7 +436,7 @@ def _required_keywords(code: CodeType, cls: type, name: str) -> bool:
     return len(getattr(function, "__kwdefaults__", None) or ()) < code.co_kwonlyargcount
 
 
-def _nearest(name: str, choices: tuple[str, ...]) -> str | None:
+def _similar_choice(name: str, choices: tuple[str, ...]) -> str | None:
     """The first choice within an edit distance of two from `name`, ignoring case and underscores."""
     letters = name.replace("_", "").replace("ies", "y")
     for choice in choices:

@@ -77,10 +77,10 @@ def checked_handler(handler: Callable[..., Any], method: str, names: tuple[str, 
                 raise NriError(
                     f"{_handler_text(handler, method)} calls sys.exit({error.code!r}), which ends the plugin"
                 ) from error
-            _note(error, mistake() or _suggestion(error, [message for _, message, _ in originals]))
+            _add_note(error, mistake() or _suggestion(error, [message for _, message, _ in originals]))
 
         def answered(result: Any, created: _Created) -> Any:
-            _refuse(mistake() or answers.mistake(result) or _forgotten(handler, method, result, created))
+            _refuse(mistake() or answers.mistake(result) or _forgotten_answers(handler, method, result, created))
             return result
 
         created: _Created = deque(maxlen=_MAX_ANSWERS)
@@ -122,7 +122,7 @@ class _Answers:
 
     def __init__(self, handler: Callable[..., Any], method: str) -> None:
         self._handler, self._method = handler, method
-        self._last: Adjustment | None = None
+        self._last_adjustment: Adjustment | None = None
         self._bytes = b""
 
     def mistake(self, result: Any) -> str:
@@ -133,7 +133,7 @@ class _Answers:
         if not isinstance(adjustment, Adjustment):
             return ""
         now, before = _bytes(adjustment.message), self._bytes
-        is_repeated, self._last, self._bytes = adjustment is self._last, adjustment, now
+        is_repeated, self._last_adjustment, self._bytes = adjustment is self._last_adjustment, adjustment, now
         if is_repeated and now != before:
             who = _handler_text(self._handler, self._method)
             return (
@@ -143,14 +143,14 @@ class _Answers:
         return ""
 
 
-def _forgotten(handler: Callable[..., Any], method: str, result: Any, created: _Created) -> str:
+def _forgotten_answers(handler: Callable[..., Any], method: str, result: Any, created: _Created) -> str:
     """Describe the answers that a call has created and neither returned, requested nor stored; "" if there are none."""
     dropped = [message for answer, message in created if answer() is None and _has_effect(message)]
     if not dropped:
         return ""
     call = context.current.get()
     requests = [m.UpdateContainersRequest.FromString(payload) for _, payload in (call and call.queued) or ()]
-    used = [*_returned(result), *(update for request in requests for update in request.update)]
+    used = [*_returned_messages(result), *(update for request in requests for update in request.update)]
     # A handler may merge several answers into the one that it returns, or choose some of them.
     used_types = {type(message) for message in used}
     dropped = [message for message in dropped if type(message) not in used_types]
@@ -173,11 +173,11 @@ def _has_effect(message: Any) -> bool:
     return bool(message.ByteSize())
 
 
-def _returned(result: Any) -> Iterator[Any]:
+def _returned_messages(result: Any) -> Iterator[Any]:
     """The messages in a handler's answer, which may be copies."""
     for item in result if isinstance(result, (list, tuple)) else (result,):
         if isinstance(item, (list, tuple)):
-            yield from _returned(item)
+            yield from _returned_messages(item)
         else:
             yield getattr(item, "message", item)
 
@@ -197,7 +197,7 @@ def _suggestion(error: BaseException, messages: list[Message]) -> str:
     return f"the message has no field {error}; did you mean {suggestion}?" if suggestion else ""
 
 
-def _note(error: BaseException, text: str) -> None:
+def _add_note(error: BaseException, text: str) -> None:
     if text:
         error.add_note(text)
 

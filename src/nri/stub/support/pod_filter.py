@@ -45,9 +45,9 @@ def when(
         raise TypeError("nri.when takes namespaces, labels or annotations by name: write @nri.when(labels='app=web')")
     _check_not_empty(namespaces=namespaces, labels=labels, annotations=annotations)
     filters = _filters(
-        _parsed("namespaces", Pattern.parse, _texts("namespaces", namespaces)),
-        _parsed("labels", LabelSelector.parse, _texts("labels", _as_texts("labels", labels))),
-        _parsed("annotations", Selector.parse, _texts("annotations", _as_texts("annotations", annotations))),
+        _parsed_texts("namespaces", Pattern.parse, _texts("namespaces", namespaces)),
+        _parsed_texts("labels", LabelSelector.parse, _texts("labels", _as_texts("labels", labels))),
+        _parsed_texts("annotations", Selector.parse, _texts("annotations", _as_texts("annotations", annotations))),
     )
 
     def mark(handler: F) -> F:
@@ -111,7 +111,7 @@ def _texts(name: str, selectors: Any) -> list[str]:
     return texts
 
 
-def _parsed(name: str, parse: Callable[[str], Any], texts: list[str]) -> list[Any]:
+def _parsed_texts(name: str, parse: Callable[[str], Any], texts: list[str]) -> list[Any]:
     try:
         return [parse(text) for text in texts]
     except ValueError as error:

@@ -149,7 +149,7 @@ class RuntimeHandle:
         return self._ask(request)
 
     def evict(self, container: str | m.Container, reason: str = "") -> Pending:
-        """Request the eviction of a container, with a reason for people.
+        """Request the eviction of a container. The reason is logged.
 
         If the runtime is known to ignore evictions, as containerd and CRI-O do, the outcome is an RpcError
         ("unsupported"), and a warning is logged once.

@@ -7,7 +7,7 @@ prevent a container, they are a warning, once per field.
 from __future__ import annotations
 
 from nri.api import messages as m
-from nri.api.fields import EVICT, RESOURCES_TREE, TREE, Declared, touched
+from nri.api.fields import EVICT, RESOURCES_TREE, TREE, DeclaredField, touched
 from nri.errors import NriError
 
 TYPE_CHECKING = False
@@ -22,7 +22,7 @@ def check_sets(cls: Any) -> None:
         if not isinstance(entry, str):
             raise TypeError(f'{cls.__name__}.sets has {entry!r}: names of fields are expected, for example "env.*"')
         try:
-            Declared(entry)
+            DeclaredField(entry)
         except ValueError as error:
             raise ValueError(f"{cls.__name__}.sets: {error}") from None
 
@@ -37,7 +37,7 @@ class SetsCheck:
 
     def __init__(self, plugin: Any, *, strict: bool) -> None:
         self._plugin, self._strict = plugin, strict
-        self._sets = [Declared(entry) for entry in plugin.sets]
+        self._sets = [DeclaredField(entry) for entry in plugin.sets]
         self._reported: set[str] = set()
 
     def check_request(self, message: m.UpdateContainersRequest) -> None:
@@ -47,7 +47,7 @@ class SetsCheck:
 
     def check_part(self, part: Any) -> None:
         """Check an adjustment, an update or an eviction."""
-        for label, path, key in _touched(part):
+        for label, path, key in _set_fields(part):
             if any(field.covers(path, key) for field in self._sets):
                 continue
             name = type(self._plugin).__name__
@@ -60,7 +60,7 @@ class SetsCheck:
                 self._plugin.log.warning("%s", text)
 
 
-def _touched(part: Any) -> Iterator[tuple[str, str, str]]:
+def _set_fields(part: Any) -> Iterator[tuple[str, str, str]]:
     """The fields that an answer or request sets: the label used in conflicts, the path, and the key."""
     if isinstance(part, m.ContainerEviction):
         yield "an eviction", EVICT, ""

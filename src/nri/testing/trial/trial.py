@@ -121,8 +121,8 @@ class Trial:
         for workload in workloads:
             self._start_pod(workload, outcome)
         self._take_turns()
-        self._settle(timeout_s)
-        self._note(outcome, outcome.results[-1])
+        self._wait_until_idle(timeout_s)
+        self._add_observations(outcome, outcome.results[-1])
         for result in outcome.results:
             result.evictions += [
                 (one.container_id, one.reason) for one in self._runtime.evictions if one.container_id == result.id
@@ -139,7 +139,7 @@ class Trial:
             self._runtime.run_pod_sandbox(pod)
         except NriError as error:
             outcome.record_error(pod_result.pod, error)
-        self._note(outcome, pod_result.pod)
+        self._add_observations(outcome, pod_result.pod)
         if pod_result.pod.failure:
             return
         for container in workload.containers:
@@ -153,9 +153,9 @@ class Trial:
                     getattr(self._runtime, event)(pod, created.container)
             except NriError as error:
                 outcome.record_error(result, error)
-            self._note(outcome, result)
+            self._add_observations(outcome, result)
 
-    def _note(self, outcome: Outcome, result: Result) -> None:
+    def _add_observations(self, outcome: Outcome, result: Result) -> None:
         """Add the observations since the last call to the result of a pod or container."""
         observed = self._observer.take()
         reasons = {row.plugin: row.last_error for row in self._runtime.plugins}
@@ -177,7 +177,7 @@ class Trial:
             except Exception as error:
                 raise NriError(f"plugin {row.plugin}: background work failed: {describe(error)}") from error
 
-    def _settle(self, timeout_s: float) -> None:
+    def _wait_until_idle(self, timeout_s: float) -> None:
         """Wait until all requests of plugins are answered, and no further request arrives for a moment."""
         until = monotonic() + timeout_s
         request_count, since = -1, monotonic()
@@ -243,7 +243,7 @@ def _wait_for(runtime: FakeRuntime, label: str, process: Process, waiter: thread
     raise NriError(f"plugin {label} does not take part: {process.status or 'it did not register'}{words}")
 
 
-class Observed(NamedTuple):
+class Observations(NamedTuple):
     """The observations since the last call: (plugin, event, error), reports, (plugin, event)."""
 
     silent: list[tuple[str, str, BaseException]]
@@ -257,11 +257,11 @@ class TrialObserver(Observer):
     __slots__ = ("_observed",)
 
     def __init__(self) -> None:
-        self._observed = Observed([], [], [])
+        self._observed = Observations([], [], [])
 
-    def take(self) -> Observed:
+    def take(self) -> Observations:
         """Return the observations since the last call."""
-        observed, self._observed = self._observed, Observed([], [], [])
+        observed, self._observed = self._observed, Observations([], [], [])
         return observed
 
     def record_plugin_invocation(self, plugin: str, operation: str, error: BaseException | None) -> None:

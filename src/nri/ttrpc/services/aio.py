@@ -78,7 +78,7 @@ class AsyncConnection:
         try:
             while chunk := await self.reader.read(_READ_BYTES):
                 for item in self.side.receive(chunk):
-                    self._take(item)
+                    self._take_message(item)
                 await self.room.wait()
         except OSError as error:
             reason = f"closed ({error.strerror or error})"
@@ -87,7 +87,7 @@ class AsyncConnection:
         finally:
             self._fail(reason)
 
-    def _take(self, item: Response | Data) -> None:
+    def _take_message(self, item: Response | Data) -> None:
         """Pass on a message that was read."""
         call = self.calls.pop(item.stream_id, None)
         if call is None:
@@ -194,7 +194,7 @@ class AsyncClientStream(Generic[M]):
             self.messages.append(message)
             self.size_bytes += len(message)
         if isinstance(item, Response) or item.last:
-            self._end()
+            self._end_stream()
         elif len(self.messages) >= MAX_INBOX_MESSAGES or self.size_bytes >= MAX_INBOX_BYTES:
             self.connection.hold(self._id)
         self._news.set()
@@ -203,7 +203,7 @@ class AsyncClientStream(Generic[M]):
         """Notice the end of the connection."""
         self._news.set()
 
-    def _end(self) -> None:
+    def _end_stream(self) -> None:
         self._over = True
         self.connection.streams.pop(self._id, None)
         self.connection.go_on(self._id)
@@ -230,7 +230,7 @@ class AsyncClientStream(Generic[M]):
         return message
 
     async def __aiter__(self) -> AsyncIterator[M]:
-        """Yield the messages up to the last, waiting as `receive`."""
+        """Yield the messages up to the last, waiting like `receive`."""
         while (message := await self.receive()) is not None:
             yield message
 

@@ -77,24 +77,24 @@ class Inbox:
         if response.code:
             self.error = RpcError(response.code, response.message)
         elif self._single or response.payload:
-            self._put(response.payload)
-        self._end()
+            self._put_message(response.payload)
+        self._end_half()
 
     def arrived(self, data: Data) -> None:
         """Store a message, or the end of the peer's half."""
         if data.payload is not None:
-            self._put(data.payload)
+            self._put_message(data.payload)
         if data.last:
-            self._end()
+            self._end_half()
         self.nudge()
 
-    def _end(self) -> None:
+    def _end_half(self) -> None:
         """Record the end of the peer's half, and let the connection be read."""
         with self._lock:
             self.over, self._full = True, False
         self._link.make_room(self)
 
-    def _put(self, message: bytes) -> None:
+    def _put_message(self, message: bytes) -> None:
         with self._lock:
             if self.over:
                 return  # dropped: no thread will take it

@@ -118,7 +118,7 @@ class Server:
             if not self._room.acquire(blocking=False):
                 raise RpcError(Code.RESOURCE_EXHAUSTED, "too many requests are waiting")
             try:
-                self._pool.submit(self._work, endpoint, request)
+                self._pool.submit(self._serve_request, endpoint, request)
             except RuntimeError:  # the pool is shut down
                 self._room.release()
                 raise RpcError(Code.UNAVAILABLE, "the server is stopping") from None
@@ -137,7 +137,7 @@ class Server:
                 self._connections.discard(endpoint)
             endpoint.release(monotonic() + 1.0)
 
-    def _work(self, endpoint: Endpoint, request: Request) -> None:
+    def _serve_request(self, endpoint: Endpoint, request: Request) -> None:
         try:
             endpoint.reply(request, self._answer(request))
         except Exception as error:  # noqa: BLE001 - the caller must get an answer

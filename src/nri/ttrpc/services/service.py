@@ -55,7 +55,7 @@ class Method:
 
     def answer(self, request: Request) -> bytes:
         """Decode, run, encode. Raises RpcError(13) for an invalid payload, as the Go library does."""
-        return self._encoded(self._run(decoded(self.request_type, request.payload), request), request)
+        return self._encoded_reply(self._run(decoded(self.request_type, request.payload), request), request)
 
     def stream(self, stream: ServerStream[Any]) -> bytes | None:
         """Run the function, and send its messages. Returns the only reply of a server that does not stream."""
@@ -63,11 +63,11 @@ class Method:
         message = decoded(self.request_type, request.payload) if self.streaming == "server" else stream
         replies = self._run(message, request)
         if self.streaming == "client":
-            return self._encoded(replies, request)
+            return self._encoded_reply(replies, request)
         if replies is not None:  # if None, the function has sent the messages itself
             try:
                 for reply in _iterable(replies, request):
-                    stream.send(self._encoded(reply, request))
+                    stream.send(self._encoded_reply(reply, request))
             finally:
                 if hasattr(replies, "close"):
                     replies.close()
@@ -76,7 +76,7 @@ class Method:
     def _run(self, message: Any, request: Request) -> Any:
         return self.function(message, request) if self.wants_request else self.function(message)
 
-    def _encoded(self, reply: Any, request: Request) -> bytes:
+    def _encoded_reply(self, reply: Any, request: Request) -> bytes:
         if self.reply_type is None:
             return b"" if reply is None else bytes(reply)
         if not isinstance(reply, self.reply_type):
@@ -153,10 +153,10 @@ class Services:
         """The method of a request. Raises RpcError(12) if it does not exist, or is called in the wrong way."""
         service = self._services.get(request.service)
         if service is None:
-            raise RpcError(Code.UNIMPLEMENTED, f"service {request.service}: {_instead(self._services)}")
+            raise RpcError(Code.UNIMPLEMENTED, f"service {request.service}: {_served_names(self._services)}")
         method = service.methods.get(request.method)
         if method is None:
-            raise RpcError(Code.UNIMPLEMENTED, f"method {request.method}: {_instead(service.methods)}")
+            raise RpcError(Code.UNIMPLEMENTED, f"method {request.method}: {_served_names(service.methods)}")
         if method.streaming is None and request.flags & REMOTE_OPEN:
             raise RpcError(Code.UNIMPLEMENTED, f"method {request.method} takes a single message, not a stream")
         if method.streaming is not None and not request.flags & (REMOTE_OPEN | REMOTE_CLOSED):
@@ -164,6 +164,6 @@ class Services:
         return method
 
 
-def _instead(names: Iterable[str]) -> str:
+def _served_names(names: Iterable[str]) -> str:
     """The served names, for the error of a request for another name."""
     return f"not served here, but {', '.join(names) or 'nothing'}"

@@ -64,7 +64,7 @@ class _Stream(Generic[M]):
         return None if payload is None else decoded(self._kind, payload)
 
     def __iter__(self) -> Iterator[M]:
-        """Yield the messages up to the last, waiting as `receive`."""
+        """Yield the messages up to the last, waiting like `receive`."""
         while (message := self.receive()) is not None:
             yield message
 
@@ -119,7 +119,7 @@ class ClientStream(_Stream[M]):
         try:
             self._write(link.client_id, opened, self._wait_deadline(_ITS_OWN, self._send_s))
         except BaseException:
-            self._forget()
+            self._forget_stream()
             raise
 
     def send(self, message: Any, timeout_s: float | None = _ITS_OWN) -> None:
@@ -147,13 +147,13 @@ class ClientStream(_Stream[M]):
             raise self.inbox.error or LocalProtocolError(f"{self.name}: {error.reason}") from None
 
     def close_send(self) -> None:
-        """Close our half; the server's messages can still be received. Raises as `send`."""
+        """Close our half; the server's messages can still be received. Raises the errors of `send`."""
         self._notice_the_end()
         frame = self._link.client.streams.close
         self._write(self._link.client_id, lambda: frame(self._id), self._wait_deadline(_ITS_OWN, self._send_s))
 
     def result(self, timeout_s: float | None = _ITS_OWN) -> M:
-        """Close our half and wait for the only reply of a server that does not stream. Raises as `receive`."""
+        """Close our half and wait for the only reply of a server that does not stream. Raises like `receive`."""
         try:
             self.close_send()
         except ConnectionClosed:
@@ -183,9 +183,9 @@ class ClientStream(_Stream[M]):
         except (DeadlineExceeded, ConnectionClosed, ProtocolError):
             pass  # the server notices the end of the connection, or its own deadline
         finally:
-            self._forget()
+            self._forget_stream()
 
-    def _forget(self) -> None:
+    def _forget_stream(self) -> None:
         link = self._link
         if link.client_streams.pop(self._id, None) is not None:
             link.forget(self._id)
@@ -199,7 +199,7 @@ class ClientStream(_Stream[M]):
 
     def __del__(self) -> None:
         """Forget an unread stream, which would block its connection."""
-        self._forget()
+        self._forget_stream()
 
 
 class ServerStream(_Stream[M]):

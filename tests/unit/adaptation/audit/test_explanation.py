@@ -146,7 +146,7 @@ def test_outcomes_other_than_applied_are_notes(provenance):
         ("stale", "the container has ended", 99, "not applied: stale: the container has ended"),
         ("unsupported", "no such cgroup", 99, "not applied: unsupported: no such cgroup"),
         ("refused", "runc: busy", 99, "not applied: refused: runc: busy"),
-        ("applied", "", 5, "taken back: CreateContainer has failed"),
+        ("applied", "", 5, "undone, because CreateContainer has failed"),
     ],
 )
 def test_a_field_that_is_not_in_force_is_reported_with_its_reason(provenance, outcome, reason, accepted, note):

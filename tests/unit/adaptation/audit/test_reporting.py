@@ -239,7 +239,7 @@ def test_an_ignored_update_is_logged_again_after_a_minute(
         clock[0] = moment
         created.left_out("10-a", "CreateContainer", "gone")
     request = 'an update or eviction of container "gone", which does not exist'
-    line = f"plugin 10-a requested in CreateContainer {request}; the request is ignored"
+    line = f"plugin 10-a, CreateContainer: ignored {request}"
     assert [record.getMessage() for record in caplog.records] == [line, f"{line}, and 1 more in the last minute"]
 
 

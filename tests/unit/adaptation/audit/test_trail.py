@@ -12,7 +12,7 @@ from nri.adaptation import OrderedUpdates, SequenceNumbers
 from nri.adaptation.audit.provenance import Provenance
 from nri.adaptation.audit.trail import AuditTrail
 from nri.adaptation.containers.update_result import UpdateResult
-from nri.adaptation.merge.side_updates import UNKNOWN_CONTAINER, Eviction, Ignored
+from nri.adaptation.merge.side_updates import UNKNOWN_CONTAINER, Eviction, IgnoredRequest
 from nri.adaptation.registration.deferred_updates import DeferredUpdates
 from nri.api import messages as m
 from nri.errors import ConflictError
@@ -276,5 +276,5 @@ def test_an_eviction_of_a_meanwhile_created_container_reaches_the_runtime() -> N
     reporting = SimpleNamespace(left_out=lambda *words: messages.append(words))
     assert updates.defer_for_event(side, "StopContainer", {}, reporting) == []  # type: ignore[arg-type]
     assert side.evictions == [Eviction("10-p", "there", "why")]
-    assert side.ignored == [Ignored("10-p", "gone", "evict", UNKNOWN_CONTAINER)]
+    assert side.ignored == [IgnoredRequest("10-p", "gone", "evict", UNKNOWN_CONTAINER)]
     assert messages == [("10-p", "StopContainer", "gone")]

@@ -17,7 +17,7 @@ from nri.adaptation.dispatch.event import Event, left_out_outcomes
 from nri.adaptation.dispatch.invoker import Invoker
 from nri.adaptation.dispatch.reply_limits import MAX_REQUEST_BYTES, check_next_request
 from nri.adaptation.merge import limits
-from nri.adaptation.merge.side_updates import UNKNOWN_CONTAINER, Ignored
+from nri.adaptation.merge.side_updates import UNKNOWN_CONTAINER, IgnoredRequest
 from nri.adaptation.peers.event_request import EventRequest
 from nri.api import messages as m
 from nri.api import naming
@@ -288,8 +288,8 @@ def test_only_a_plugin_that_adds_to_an_oversized_request_is_blamed() -> None:
 
 
 def test_the_first_ignored_updates_are_named_and_the_others_counted() -> None:
-    ignored = [Ignored("10-p", f"c{n}", "", UNKNOWN_CONTAINER) for n in range(23)]
-    rows = left_out_outcomes("own", [*ignored, Ignored("10-p", "c", "memory", "clamped")])
+    ignored = [IgnoredRequest("10-p", f"c{n}", "", UNKNOWN_CONTAINER) for n in range(23)]
+    rows = left_out_outcomes("own", [*ignored, IgnoredRequest("10-p", "c", "memory", "clamped")])
     assert len(rows) == 21
     assert rows[0] == ("own", 'update of container "c0" by 10-p', "left out", UNKNOWN_CONTAINER)
     assert rows[-1] == ("own", "3 more updates", "left out", "for reasons as above")

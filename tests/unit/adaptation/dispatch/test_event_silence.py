@@ -152,9 +152,7 @@ def test_the_silence_at_a_creation_counts_at_its_validation(mode: Mode) -> None:
         requests = [event for _, event in reporter.asked if event != "Synchronize"]
         assert requests == ["CreateContainer", "ValidateContainerAdjustment"]
         row = runtime.health("10-raw")
-        assert (row.missed, "spent on earlier events" in row.last_error) == (
-            (1, True) if mode == "default" else (2, False)
-        )
+        assert (row.missed, "earlier events used" in row.last_error) == ((1, True) if mode == "default" else (2, False))
         raw.close()
 
 

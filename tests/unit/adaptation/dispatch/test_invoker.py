@@ -140,7 +140,7 @@ def test_a_skipped_plugin_is_not_called_and_fails_requests_that_require_it(requi
         if required:
             with pytest.raises(
                 PluginUnavailable,
-                match="required for StartContainer, but left out after 1 request without an answer",
+                match="required for StartContainer, but skipped after 1 request without an answer",
             ):
                 runtime.start_container()
         go.set()

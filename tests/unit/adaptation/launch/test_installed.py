@@ -39,7 +39,7 @@ def test_launched_plugins_restart(mode: Mode, tmp_path: Path, monkeypatch: pytes
 def test_a_launched_plugin_with_a_changed_configuration_is_restarted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nri.adaptation.launch.supervisor.LOOK_S", 0.02)
+    monkeypatch.setattr("nri.adaptation.launch.supervisor.CHECK_INTERVAL_S", 0.02)
     folder, config = tmp_path / "plugins", tmp_path / "conf.d"
     folder.mkdir()
     config.mkdir()
@@ -122,7 +122,7 @@ def test_an_internal_error_ends_a_run_and_the_plugin_is_restarted(
         )
         *before, _ = pids.read_text().split()
         assert not [pid for pid in before if Path("/proc", pid).exists()], "a run without a supervisor continues"
-    assert "plugin 10-told: its run ended with an error of the runtime" in caplog.text
+    assert "plugin 10-told: an error in the runtime ended its run" in caplog.text
 
 
 def test_a_group_writable_configuration_blocks_the_launch_until_it_is_fixed(

@@ -336,7 +336,7 @@ def test_ignored_updates_are_counted_and_logged_once_a_minute_for_each_plugin(
             node.adaptation.update_container(POD, make_container(id="a", pod=POD), m.LinuxResources())
     assert node.observer.left_out == [("10-p", "UpdateContainer")] * 4
     request = "an update or eviction of a container without an id"
-    line = f"plugin 10-p requested in UpdateContainer {request}; the request is ignored"
+    line = f"plugin 10-p, UpdateContainer: ignored {request}"
     assert [record.getMessage() for record in caplog.records] == [
         line,
         f"{line}, and 2 more in the last minute",

@@ -21,7 +21,7 @@ REQUIRED = '["20-missing"]\nrequired = true\n'
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(housekeeping, "LOOK_S", 0.01)
+    monkeypatch.setattr(housekeeping, "CHECK_INTERVAL_S", 0.01)
 
 
 def refused(runtime: FakeRuntime) -> bool:

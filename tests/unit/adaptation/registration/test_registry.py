@@ -177,7 +177,7 @@ def test_every_action_of_a_plugin_has_its_own_log_message(
     peer.last_error = "why"
     output = {
         Action.REPORT_LATE: "plugin external:10-p is late: why",
-        Action.REPORT_OPEN: "plugin external:10-p is left out for 30 s: why",
+        Action.REPORT_OPEN: "plugin external:10-p is skipped for 30 s: why",
         Action.REPORT_BACK: "plugin external:10-p answers again",
         Action.REPORT_READY: "plugin external:10-p is active",
         Action.REPORT_GONE: "plugin external:10-p is gone: why",

@@ -14,7 +14,7 @@ from nri.agent import cgroup_paths as paths
 from nri.agent.koordinator import cpu_suppress
 from nri.agent.koordinator import cpuset as koord_cpuset
 from nri.agent.koordinator import names as n
-from nri.agent.koordinator.cpu_suppress import Cpu, Used
+from nri.agent.koordinator.cpu_suppress import Cpu, CpuUsage
 from nri.agent.koordinator.node import Node
 from nri.agent.koordinator.quirks import Quirks
 from nri.api import cpuset
@@ -257,7 +257,7 @@ def machine(nodes: int, cores: int) -> list[Cpu]:
 
 
 def test_the_budget_is_a_share_of_the_node_minus_the_usage_of_others() -> None:
-    used = Used(node=40_000, pods=30_000, other_pods=20_000, programs=2_000, other_programs=1_000)
+    used = CpuUsage(node=40_000, pods=30_000, other_pods=20_000, programs=2_000, other_programs=1_000)
     assert cpu_suppress.budget_milli(100_000, used) == 65_000 - 20_000 - 1_000 - 8_000
     assert cpu_suppress.budget_milli(100_000, used._replace(reserved=10_000)) == 34_000
     assert cpu_suppress.budget_milli(100_000, used._replace(other_pods=90_000), least_percent=10) == 10_000
@@ -267,7 +267,7 @@ def test_the_budget_is_a_share_of_the_node_minus_the_usage_of_others() -> None:
 def test_more_usage_of_others_never_increases_the_budget(
     node: int, pods: int, other_entries: int, percent: int
 ) -> None:
-    used = Used(node, pods, other_entries)
+    used = CpuUsage(node, pods, other_entries)
     more = used._replace(other_pods=other_entries + 1000)
     assert cpu_suppress.budget_milli(64_000, more, percent) < cpu_suppress.budget_milli(64_000, used, percent)
 

@@ -410,13 +410,13 @@ def test_labelled_pods_are_evicted_for_cpu_up_to_the_priority_threshold(
             "CPUEvict",
             None,
             {"cpuEvictThresholdPercent": 70},
-            "no pod is evicted without evictEnabledPriorityThreshold",
+            "evictEnabledPriorityThreshold is missing, so no pod is evicted",
         ),
         (
             "CPUAllocatableEvict",
             None,
             {**ASKED, "cpuAllocatableEvictLowerPercent": None},
-            "no pod is evicted without cpuAllocatableEvictLowerPercent",
+            "cpuAllocatableEvictLowerPercent is missing, so no pod is evicted",
         ),
         (
             "CPUAllocatableEvict",

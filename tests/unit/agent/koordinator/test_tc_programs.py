@@ -145,7 +145,7 @@ def test_real_programs_create_and_remove_classes_in_a_network_namespace() -> Non
 
 
 def test_a_program_is_run_with_its_arguments_and_input_without_a_shell() -> None:
-    assert shaper.run(["cat"], "a $HOME\n") == shaper.Ran(0, "a $HOME\n", "")
+    assert shaper.run(["cat"], "a $HOME\n") == shaper.ProgramResult(0, "a $HOME\n", "")
     assert shaper.run(["echo", "; false `id`"]).out == "; false `id`\n"
 
 
@@ -154,7 +154,7 @@ def test_a_program_that_cannot_run_or_does_not_end_is_an_error(monkeypatch: pyte
     failed = shaper.run(["sh", "-c", "printf 'bad\\033' >&2; exit 3"])
     assert (failed.code, failed.error) == (3, "bad\\x1b")
     monkeypatch.setattr(shaper, "TIMEOUT_S", 0.1)
-    assert shaper.run(["sleep", "60"]) == shaper.Ran(-1, "", "sleep did not end within 0.1 s")
+    assert shaper.run(["sleep", "60"]) == shaper.ProgramResult(-1, "", "sleep did not end within 0.1 s")
 
 
 def test_missing_programs_are_named() -> None:

@@ -34,7 +34,7 @@ REFUSE = "Koordinator's manager would refuse it"
             {THRESHOLD: {"enable": True, "cpuAllocatableEvictThresholdPercent": 90}},
             (
                 f"{THRESHOLD}.cpuAllocatableEvictThresholdPercent: "
-                "no pod is evicted without allocatableEvictPriorityThreshold"
+                "allocatableEvictPriorityThreshold is missing, so no pod is evicted"
             ),
         ),
         (

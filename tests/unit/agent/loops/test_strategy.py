@@ -11,7 +11,7 @@ from nri.agent.koordinator import names as n
 from nri.agent.loops import Loops
 from nri.agent.loops.round import Round
 from nri.agent.loops.samples import Sample
-from nri.agent.loops.strategy import Sampled
+from nri.agent.loops.strategy import SampledCgroups
 from nri.agent.profile import StrategyRow
 from nri.agent.settings import AgentSettings
 from tests.support.loop_world import Asked, LoopWorld
@@ -21,7 +21,7 @@ from tests.unit.agent.transports.standalone.test_pods import pod
 class EachTime:
     """A strategy that keeps the samples of its rounds."""
 
-    name, key, interval_s, samples, prompt = "EachTime", "", 0.0, Sampled.PODS, False
+    name, key, interval_s, samples, prompt = "EachTime", "", 0.0, SampledCgroups.PODS, False
 
     def __init__(self, _settings: AgentSettings, _names: Sequence[str]) -> None:
         self.seen: list[Sample] = []
@@ -34,7 +34,7 @@ class EachTime:
 
 
 class Seldom(EachTime):
-    name, interval_s, samples, prompt = "Seldom", 5.0, Sampled.CONTAINERS, True
+    name, interval_s, samples, prompt = "Seldom", 5.0, SampledCgroups.CONTAINERS, True
 
 
 def loops_of(world: LoopWorld) -> tuple[Loops, EachTime, EachTime]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from nri.agent.executor import Written
+from nri.agent.executor import WriteOutcome
 from nri.agent.koordinator import names as n
 from nri.agent.loops import Loops
 from nri.agent.loops.round import Round
@@ -90,9 +90,9 @@ class ByRuntime:
     def __init__(self, world: LoopWorld) -> None:
         self._executor = world.parts.executor
 
-    def write(self, expected: Sequence[Write]) -> list[Written]:
+    def write(self, expected: Sequence[Write]) -> list[WriteOutcome]:
         actual = zip(expected, self._executor.write(expected, keep=False), strict=True)
-        return [Written(result, write.folder.endswith("/ac")) for write, result in actual]
+        return [WriteOutcome(result, write.folder.endswith("/ac")) for write, result in actual]
 
 
 def test_the_record_of_a_value_shows_whether_the_runtime_set_it(tmp_path: Path) -> None:

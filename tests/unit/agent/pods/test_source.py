@@ -2,11 +2,11 @@
 
 import pytest
 
-from nri.agent.pods.source import Known, KnownPods
+from nri.agent.pods.source import KnownPods, PodList
 
 
 def test_subscribers_are_notified_of_changed_pods_only() -> None:
-    known_entry, calls = Known(), []
+    known_entry, calls = PodList(), []
     known_entry.subscribe(lambda: calls.append(known_entry.pods()))
     known_entry.replace([])
     known_entry.replace([{"metadata": {"uid": "1"}}])
@@ -16,7 +16,7 @@ def test_subscribers_are_notified_of_changed_pods_only() -> None:
 
 
 def test_an_error_keeps_the_known_pods_and_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    known_entry = Known()
+    known_entry = PodList()
     known_entry.replace([{"metadata": {}}])
     known_entry.failed("gone")
     known_entry.failed("gone")
@@ -27,7 +27,7 @@ def test_an_error_keeps_the_known_pods_and_is_logged_once(caplog: pytest.LogCapt
 
 
 def test_a_source_returns_the_known_pods_and_state() -> None:
-    known_entry, calls = Known(), []
+    known_entry, calls = PodList(), []
     source = KnownPods(known_entry)
     source.subscribe(lambda: calls.append(1))
     assert (source.pods(), source.synced, source.problem) == ([], False, "")
@@ -37,14 +37,14 @@ def test_a_source_returns_the_known_pods_and_state() -> None:
 
 
 def test_the_returned_list_is_a_copy() -> None:
-    known_entry = Known()
+    known_entry = PodList()
     known_entry.replace([{"metadata": {}}])
     known_entry.pods().clear()
     assert len(known_entry.pods()) == 1
 
 
 def test_a_failed_listener_does_not_affect_others(caplog: pytest.LogCaptureFixture) -> None:
-    known_entry, calls = Known(), []
+    known_entry, calls = PodList(), []
     known_entry.subscribe(lambda: 1 / 0)
     known_entry.subscribe(lambda: calls.append(1))
     known_entry.replace([])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from nri.agent.model import Container, Pod
 from nri.agent.rubik import cpi
-from nri.agent.rubik.cpi import Baseline, Online
+from nri.agent.rubik.cpi import Baseline, OnlinePod
 from nri.host import Unsupported
 from nri.host.perf import Event
 from tests.support.counted import Counted, counting
@@ -229,7 +229,7 @@ def test_a_range_ends_with_the_first_sample_at_or_after_its_end(times: list[int]
 
 @given(st.lists(values, min_size=6, max_size=6), st.lists(st.floats(0, 4), min_size=6, max_size=6))
 def test_the_score_follows_the_cpi_of_the_slowed_pod(slowed: list[float], used: list[float]) -> None:
-    pod = Online(Baseline(100, 1.0, 0.1), list(zip(TIMES, slowed, strict=True)), [])
+    pod = OnlinePod(Baseline(100, 1.0, 0.1), list(zip(TIMES, slowed, strict=True)), [])
     total, expected = sum(used), 0.0
     for value, use in zip(slowed, used, strict=True):
         part = use / total if total else 0.0
@@ -253,23 +253,23 @@ def test_the_score_follows_the_cpi_of_the_slowed_pod(slowed: list[float], used: 
 def test_an_outlier_is_slow_three_times_while_busy(
     count: int, levels: list[float], busy: list[float], expected: bool
 ) -> None:
-    pod = Online(Baseline(count, 1.0, 0.1), list(zip(TIMES, levels, strict=True)), list(zip(TIMES, busy)))  # noqa: B905
+    pod = OnlinePod(Baseline(count, 1.0, 0.1), list(zip(TIMES, levels, strict=True)), list(zip(TIMES, busy)))  # noqa: B905
     assert cpi.outlier(pod, NOW) is expected
 
 
 @pytest.mark.parametrize(("more_ns", "counts"), [(0, True), (1, False)])
 def test_an_online_pod_is_judged_by_five_minutes_and_a_suspect_by_ten(more_ns: int, counts: bool) -> None:
     times = [NOW - 300 * S - more_ns, NOW - 150 * S, NOW - 10 * S]
-    pod = Online(Baseline(61, 1.0, 0.1), [(at, 2.0) for at in times], [(at, 1.0) for at in times])
+    pod = OnlinePod(Baseline(61, 1.0, 0.1), [(at, 2.0) for at in times], [(at, 1.0) for at in times])
     assert cpi.outlier(pod, NOW) is counts
     early = [(NOW - 600 * S - more_ns, 3.0), (NOW, 1.0)]
-    score = cpi.score(Online(pod.baseline, [(early[0][0], 2.4), (NOW, 1.2)], []), early, NOW)
+    score = cpi.score(OnlinePod(pod.baseline, [(early[0][0], 2.4), (NOW, 1.2)], []), early, NOW)
     assert score == pytest.approx(0.75 * 0.5 if counts else 0.0)
 
 
 def test_a_pod_without_data_is_neither_slowed_nor_an_antagonist() -> None:
-    slowed = Online(Baseline(61, 1.0, 0.1), [(at, 2.0) for at in TIMES], [(at, 1.0) for at in TIMES])
-    empty = Online(Baseline(61, 1.0, 0.1), [], [])
+    slowed = OnlinePod(Baseline(61, 1.0, 0.1), [(at, 2.0) for at in TIMES], [(at, 1.0) for at in TIMES])
+    empty = OnlinePod(Baseline(61, 1.0, 0.1), [], [])
     assert cpi.antagonists([slowed, empty], {"none": [], "idle": [(at, 0.0) for at in TIMES]}, NOW) == set()
     assert cpi.score(slowed, [], NOW) == 0
     assert cpi.normalized([(1, 0.0)]) == [(1, 0.0)]
@@ -281,8 +281,8 @@ def test_a_pod_without_data_is_neither_slowed_nor_an_antagonist() -> None:
 
 def test_the_largest_user_is_limited_only_if_no_slowed_pod_has_an_antagonist() -> None:
     busy = [(at, 1.0) for at in TIMES]
-    slowed = Online(Baseline(61, 1.0, 0.1), [(at, 2.0) for at in TIMES], busy)
-    late = Online(Baseline(61, 1.0, 0.1), [(at, 2.0) for at in TIMES[3:]], busy[3:])
+    slowed = OnlinePod(Baseline(61, 1.0, 0.1), [(at, 2.0) for at in TIMES], busy)
+    late = OnlinePod(Baseline(61, 1.0, 0.1), [(at, 2.0) for at in TIMES[3:]], busy[3:])
     early = {"early": [(at, 0.1) for at in TIMES[:2]], "greatest": [(TIMES[0] - 90 * S, 0.5)]}
     assert cpi.antagonists([late], early, NOW) == {"greatest"}
     assert cpi.antagonists([slowed, late], early, NOW) == {"early"}
@@ -290,17 +290,17 @@ def test_the_largest_user_is_limited_only_if_no_slowed_pod_has_an_antagonist() -
 
 
 def test_a_pod_without_a_baseline_is_slowed_by_all_running_pods() -> None:
-    fresh = Online(Baseline(), [(TIMES[1], 2.0), (TIMES[2], 0.0)], [])
+    fresh = OnlinePod(Baseline(), [(TIMES[1], 2.0), (TIMES[2], 0.0)], [])
     assert cpi.score(fresh, [(at, 1.0) for at in TIMES[1:3]], NOW) == 0.5
 
 
 def test_old_samples_of_a_busy_pod_are_folded_and_those_without_cpu_are_not() -> None:
-    pod = Online(
+    pod = OnlinePod(
         Baseline(60, 1.0, 0.1), [(1, 1.1), (2, 9.0), (3, 1.1), (4, 1.1)], [(1, 0.25), (2, 1.0), (3, 0.24), (9, 1.0)]
     )
     actual = cpi.expire(pod, 5)
     assert (actual.baseline.count, actual.cpi, actual.cpu) == (61, [], [(9, 1.0)])
-    young = Online(Baseline(59, 1.0, 0.1), pod.cpi, pod.cpu)
+    young = OnlinePod(Baseline(59, 1.0, 0.1), pod.cpi, pod.cpu)
     assert cpi.expire(young, 5).baseline.count == 61, "before sixty nothing is far from the usual"
     assert cpi.expire(actual, 5).baseline == actual.baseline
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from nri.agent.model import Container, Pod
 from nri.agent.rubik import quota_turbo as turbo
-from nri.agent.rubik.quota_turbo import Knobs, Managed, Reading, Turbo
+from nri.agent.rubik.quota_turbo import Knobs, ManagedContainer, Reading, Turbo
 from nri.agent.rubik.service import Ticks
 from nri.config.complaint import WrongValue
 from tests.support.host_trees import TOP
@@ -237,7 +237,7 @@ def reasons(world: RubikWorld, name: str = "a") -> list[str]:
 
 def test_the_reason_for_an_unchanged_quota_is_shown_until_it_rises(tmp_path: Path) -> None:
     world, _ = throttled(tmp_path, "a")
-    assert reasons(world) == ["the node's usage is not known yet"]
+    assert reasons(world) == ["the node's CPU usage is not known yet"]
     world.loop()
     assert reasons(world) == []
     world.throttled = set()
@@ -245,10 +245,11 @@ def test_the_reason_for_an_unchanged_quota_is_shown_until_it_rises(tmp_path: Pat
     assert reasons(world) == ["the container was not throttled in the last tick"]
     world.node_milli = 7600
     world.loop(8)
-    assert reasons(world) == ["the node uses 95 %; quotas rise while it uses 79 % or less"]
+    assert reasons(world) == ["the node's CPU usage is 95 %; quotas rise while it is 79 % or less"]
     world.node_milli = 0
     world.loop()
-    assert reasons(world) == ["the node's usage varied by 95 % in a minute; quotas rise while that is 10 % or less"]
+    varied = "the node's CPU usage varied by 95 % in a minute"
+    assert reasons(world) == [f"{varied}; quotas rise while it varies by 10 % or less"]
 
 
 @pytest.mark.parametrize(
@@ -271,7 +272,7 @@ KNOBS = Knobs()
 S = 10**9
 containers = st.lists(
     st.builds(
-        lambda limit, period, part, throttled, lacked: Managed(
+        lambda limit, period, part, throttled, lacked: ManagedContainer(
             "", limit / 4, int(limit / 4 * period * part), period, throttled, lacked * throttled
         ),
         st.integers(1, 16),
@@ -285,13 +286,15 @@ containers = st.lists(
 ).map(lambda entries: [_named(entry, f"c{place}") for place, entry in enumerate(entries)])
 
 
-def _named(entry: Managed, name: str) -> Managed:
+def _named(entry: ManagedContainer, name: str) -> ManagedContainer:
     entry.folder = name
     return entry
 
 
 @given(containers, st.floats(0, 100))
-def test_the_slow_fallback_takes_its_part_of_the_excess_over_the_limit(actual: list[Managed], use: float) -> None:
+def test_the_slow_fallback_takes_its_part_of_the_excess_over_the_limit(
+    actual: list[ManagedContainer], use: float
+) -> None:
     created = turbo.slow_fallback(actual, use, KNOBS)
     for entry in actual:
         above = entry.quota - entry.limit * entry.period
@@ -301,7 +304,7 @@ def test_the_slow_fallback_takes_its_part_of_the_excess_over_the_limit(actual: l
 
 @given(containers, st.floats(0, 100))
 def test_the_fast_fallback_takes_the_excess_over_the_alarm_mark_from_raised_quotas(
-    actual: list[Managed], use: float
+    actual: list[ManagedContainer], use: float
 ) -> None:
     created = turbo.fast_fallback(actual, use, 4, KNOBS)
     above = [entry for entry in actual if entry.quota > entry.limit * entry.period]
@@ -316,7 +319,7 @@ def test_the_fast_fallback_takes_the_excess_over_the_alarm_mark_from_raised_quot
 
 @given(containers, st.lists(st.floats(0, 100), min_size=1, max_size=4))
 def test_throttled_containers_rise_by_their_need_up_to_one_percent_of_the_node(
-    actual: list[Managed], uses: list[float]
+    actual: list[ManagedContainer], uses: list[float]
 ) -> None:
     created = turbo.elevate(actual, uses, 4, KNOBS)
     if max(uses) - min(uses) > 10 or 80 - uses[-1] < 1:
@@ -358,7 +361,7 @@ def test_readings_without_elapsed_time_allow_the_maximum() -> None:
 
 @pytest.mark.parametrize(("use", "rises"), [(79.0, True), (79.1, False)])
 def test_quotas_rise_while_a_whole_step_is_left_below_the_alarm_mark(use: float, rises: bool) -> None:
-    managed = Managed("a", 1, 100_000, 100_000, throttled=1, throttled_ns=S)
+    managed = ManagedContainer("a", 1, 100_000, 100_000, throttled=1, throttled_ns=S)
     assert bool(turbo.elevate([managed], [use], 4, KNOBS)) is rises
 
 
@@ -377,7 +380,9 @@ def test_node_usage_is_stored_for_a_minute_and_container_usage_for_59_ticks() ->
 
 
 @given(containers, st.lists(st.floats(0, 100), max_size=3))
-def test_the_next_quota_is_between_the_limit_and_twice_the_limit(actual: list[Managed], uses: list[float]) -> None:
+def test_the_next_quota_is_between_the_limit_and_twice_the_limit(
+    actual: list[ManagedContainer], uses: list[float]
+) -> None:
     total = turbo.deltas(actual, uses, 4, KNOBS)
     for entry in actual:
         assert (
@@ -387,7 +392,7 @@ def test_the_next_quota_is_between_the_limit_and_twice_the_limit(actual: list[Ma
 
 def test_in_an_overload_a_quota_below_its_limit_and_an_unlimited_one_do_not_change() -> None:
     above, below, free = (
-        Managed(name, 1, quota, 100_000) for name, quota in (("a", 200_000), ("b", 60_000), ("c", -1))
+        ManagedContainer(name, 1, quota, 100_000) for name, quota in (("a", 200_000), ("b", 60_000), ("c", -1))
     )
     assert turbo.deltas([above, below, free], [95.0], 4, KNOBS) == {
         "a": pytest.approx(-60_000 - 1.75 * 0.1 * 100_000), "b": 0.0, "c": 0.0,
@@ -395,7 +400,7 @@ def test_in_an_overload_a_quota_below_its_limit_and_an_unlimited_one_do_not_chan
 
 
 def test_a_container_without_a_period_is_ignored() -> None:
-    odd = Managed("odd", 1, 5, 0, throttled=1, throttled_ns=1)
+    odd = ManagedContainer("odd", 1, 5, 0, throttled=1, throttled_ns=1)
     assert turbo.deltas([odd], [95.0], 4, KNOBS)["odd"] <= 0
     assert turbo.elevate([odd], [10.0], 4, KNOBS) == {}
 

@@ -248,7 +248,7 @@ def store_of(folder: Path, content: str) -> tuple[RuleStore, FileRules]:
     )
     store = RuleStore(PROFILE.node(settings, None), PROFILE.kinds, log=False)  # type: ignore[arg-type]  # not looked at
     source = FileRules(settings, store)
-    source.look()
+    source.check()
     return store, source
 
 
@@ -256,10 +256,10 @@ def test_a_changed_file_changes_the_rules_and_a_mistake_changes_none(tmp_path: P
     store, source = store_of(tmp_path, text(**TURBO))
     assert store.node.services["quotaTurbo"].highWaterMark == 50
     (tmp_path / "config.json").write_text(text(quotaTurbo={"highWaterMark": 40}) + " ")
-    source.look()
+    source.check()
     assert store.node.services["quotaTurbo"].highWaterMark == 40
     (tmp_path / "config.json").write_text(text(quotaTurbo={"highWaterMark": 400}) + "  ")
-    source.look()
+    source.check()
     assert store.node.services["quotaTurbo"].highWaterMark == 40
     (problem,) = store.problems()
     assert problem.error.startswith("quotaTurbo.highWaterMark: expected a whole number from 0 to 99, not 400")

@@ -69,7 +69,7 @@ def test_documents_of_all_kinds_are_read_from_one_or_several_files(
     pools = '[{"socket":0,"node":0,"cpuset":"0-3"}]'
     (tmp_path / "a.yaml").write_text(slo() + "---\n" + TOPOLOGY.format(pools=pools))
     (tmp_path / "b.yaml").write_text(NODE.format(ratio="1.5"))
-    rules.look()
+    rules.check()
     assert (identity(store), store.node.ratio) == (-1, 1.5)
     assert store.node.cpus is not None and store.node.cpus.shared() == "0-3"
     assert store.problems() == []
@@ -78,7 +78,7 @@ def test_documents_of_all_kinds_are_read_from_one_or_several_files(
 
 def test_other_nodes_and_other_kinds_are_ignored(tmp_path: Path, store: RuleStore, rules: FileRules) -> None:
     (tmp_path / "a.yaml").write_text(slo(name="n2") + "---\nkind: Pod\nmetadata: 1\n---\n" + slo(2))
-    rules.look()
+    rules.check()
     assert identity(store) == 2
     assert store.problems() == store.remarks() == []
 
@@ -87,15 +87,15 @@ def test_a_kind_with_foreign_nodes_only_and_a_misspelt_kind_are_reported_once(
     tmp_path: Path, store: RuleStore, rules: FileRules, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "a.yaml").write_text(slo(name="n2") + "---\nkind: NodeSLOO\n---\nspec: {}\n---\nkind: NodeMetric\n")
-    rules.look()
+    rules.check()
     (tmp_path / "b.yaml").write_text(NODE.format(ratio="1.5"))
-    rules.look()
+    rules.check()
     odd, no_kind, foreign = store.remarks()
     assert odd.endswith("kind: NodeSLOO: nothing reads it; did you mean NodeSLO?") and no_kind.endswith("missing")
     assert foreign == f"{tmp_path}/a.yaml: NodeSLO belongs to node n2, but this node is n1 (rules.node_name)"
     assert [caplog.text.count(line) for line in store.remarks()] == [1, 1, 1]
     (tmp_path / "a.yaml").write_text(slo())
-    rules.look()
+    rules.check()
     assert store.remarks() == []
 
 
@@ -103,15 +103,15 @@ def test_a_kind_with_foreign_nodes_only_and_a_misspelt_kind_are_reported_once(
 def test_files_without_rules_are_reported(
     text: str, tmp_path: Path, store: RuleStore, rules: FileRules, caplog: pytest.LogCaptureFixture
 ) -> None:
-    rules.look()
+    rules.check()
     assert store.remarks() == [], "an empty folder is not a mistake"
     (tmp_path / "a.yaml").write_text(text)
-    rules.look()
+    rules.check()
     kinds = "NodeSLO, ConfigMap slo-controller-config, NodeResourceTopology, Node"
     message = f"{tmp_path}: no rules found; expected {kinds}"
     assert store.remarks() == [message] and caplog.text.count(message) == 1
     (tmp_path / "a.yaml").write_text(slo())
-    rules.look()
+    rules.check()
     assert store.remarks() == []
 
 
@@ -119,12 +119,12 @@ def test_a_changed_file_changes_the_rule_and_a_removed_file_removes_it(
     tmp_path: Path, store: RuleStore, rules: FileRules
 ) -> None:
     (tmp_path / "a.yaml").write_text(slo())
-    rules.look()
+    rules.check()
     (tmp_path / "a.yaml").write_text(slo(1))
-    rules.look()
+    rules.check()
     assert identity(store) == 1
     (tmp_path / "a.yaml").unlink()
-    rules.look()
+    rules.check()
     assert identity(store) == 0
     assert store.document("NodeSLO") is None
 
@@ -133,20 +133,20 @@ def test_an_invalid_value_is_reported_with_file_and_line_and_keeps_the_last_rule
     tmp_path: Path, store: RuleStore, rules: FileRules
 ) -> None:
     (tmp_path / "a.yaml").write_text(slo())
-    rules.look()
+    rules.check()
     (tmp_path / "a.yaml").write_text("kind: Other\n---\n" + slo(enable="sometimes"))
-    rules.look()
+    rules.check()
     assert identity(store) == -1
     assert problems(store, tmp_path) == [("NodeSLO", "a.yaml:11")]
     assert store.problems()[0].error.startswith("spec.resourceQOSStrategy.beClass.cpuQOS.enable: ")
     (tmp_path / "a.yaml").write_text(slo(2))
-    rules.look()
+    rules.check()
     assert (identity(store), store.problems()) == (2, [])
 
 
 def test_an_invalid_annotation_is_reported_with_its_line(tmp_path: Path, store: RuleStore, rules: FileRules) -> None:
     (tmp_path / "a.yaml").write_text(TOPOLOGY.format(pools="[1]"))
-    rules.look()
+    rules.check()
     assert problems(store, tmp_path) == [("NodeResourceTopology", "a.yaml:4")]
 
 
@@ -154,7 +154,7 @@ def test_an_invalid_host_application_is_reported_with_its_line(
     tmp_path: Path, store: RuleStore, rules: FileRules
 ) -> None:
     (tmp_path / "a.yaml").write_text("kind: NodeSLO\nspec:\n  hostApplications:\n  - name: a\n  - name: [b]\n")
-    rules.look()
+    rules.check()
     assert problems(store, tmp_path) == [("NodeSLO", "a.yaml:5")]
 
 
@@ -162,13 +162,13 @@ def test_invalid_yaml_is_reported_with_file_and_line_and_keeps_the_last_rule(
     tmp_path: Path, store: RuleStore, rules: FileRules
 ) -> None:
     (tmp_path / "a.yaml").write_text(slo())
-    rules.look()
+    rules.check()
     (tmp_path / "a.yaml").write_text("kind: NodeSLO\nspec: [\n")
-    rules.look()
+    rules.check()
     assert identity(store) == -1
     assert problems(store, tmp_path) == [("", "a.yaml:3")]
     (tmp_path / "a.yaml").write_text(slo())
-    rules.look()
+    rules.check()
     assert store.problems() == []
 
 
@@ -177,26 +177,26 @@ def test_of_two_files_with_one_kind_the_first_counts_until_its_removal(
 ) -> None:
     (tmp_path / "a.yaml").write_text(slo(1))
     (tmp_path / "b.yaml").write_text(slo(2))
-    rules.look()
+    rules.check()
     assert (identity(store), problems(store, tmp_path)) == (1, [("NodeSLO", "b.yaml")])
     (tmp_path / "a.yaml").unlink()
-    rules.look()
+    rules.check()
     assert (identity(store), problems(store, tmp_path)) == (2, [])
 
 
 def test_removing_the_second_file_removes_its_problem(tmp_path: Path, store: RuleStore, rules: FileRules) -> None:
     (tmp_path / "a.yaml").write_text(slo(1))
     (tmp_path / "b.yaml").write_text(slo(2))
-    rules.look()
+    rules.check()
     (tmp_path / "b.yaml").unlink()
-    rules.look()
+    rules.check()
     assert (identity(store), store.problems()) == (1, [])
 
 
 def test_files_are_watched_while_the_source_runs(
     tmp_path: Path, store: RuleStore, rules: FileRules, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "LOOK_S", 0.01)
+    monkeypatch.setattr(files, "CHECK_INTERVAL_S", 0.01)
     rules = FileRules(AgentSettings(rules=RuleSettings(path=tmp_path, node_name="n1")), store)
     (tmp_path / "a.yaml").write_text(slo(1))
     rules.start()

@@ -33,7 +33,7 @@ items:
 def store(tmp_path: Path) -> RuleStore:
     store = RuleStore(Node(), PROFILE.kinds)
     (tmp_path / "a.yaml").write_text(SLO)
-    FileRules(AgentSettings(rules=RuleSettings(path=tmp_path)), store).look()
+    FileRules(AgentSettings(rules=RuleSettings(path=tmp_path)), store).check()
     return store
 
 

@@ -193,7 +193,7 @@ def test_a_round_has_a_time_limit_and_the_remaining_values_follow(world: World) 
     world.runtime.before_update = slow
     rows = world.set(*((f"c{number}", 20_000) for number in range(40)))
     assert len(world.runtime.updates) == 32
-    assert {reason.rpartition(": ")[2] for _, reason, _ in rows[32:]} == {"the time of the round was over"}
+    assert {reason.rpartition(": ")[2] for _, reason, _ in rows[32:]} == {"the round's time was up"}
     world.set()
     assert len(world.runtime.updates) == 40
 

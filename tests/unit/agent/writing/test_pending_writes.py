@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nri.agent.model import Write
-from nri.agent.writing.pending_writes import Pending
+from nri.agent.writing.pending_writes import PendingWrites
 from tests.support.clock import Clock
 
 
@@ -12,7 +12,7 @@ def shares(folder: str, value: str = "2") -> Write:
 
 
 def test_waiting_writes_of_a_pod_include_its_containers() -> None:
-    pending = Pending(Clock())
+    pending = PendingWrites(Clock())
     for folder in ("/pods/a/", "pods/a/one", "pods/ab"):
         pending.keep(shares(folder))
     assert [write.folder for write in pending.take("pods/a")] == ["/pods/a/", "pods/a/one"]
@@ -21,14 +21,14 @@ def test_waiting_writes_of_a_pod_include_its_containers() -> None:
 
 
 def test_the_newest_value_counts() -> None:
-    pending = Pending(Clock())
+    pending = PendingWrites(Clock())
     pending.keep(shares("a", "2"))
     pending.keep(shares("a", "512"))
     assert pending.take("a") == [shares("a", "512")]
 
 
 def test_a_later_write_removes_the_waiting_one() -> None:
-    pending = Pending(Clock())
+    pending = PendingWrites(Clock())
     pending.keep(shares("a"))
     pending.keep(Write("a", "cpu.idle", "1"))
     pending.drop([shares("a", "9"), shares("b")])
@@ -39,7 +39,7 @@ def test_a_later_write_removes_the_waiting_one() -> None:
 
 
 def test_the_oldest_write_is_dropped_above_the_limit() -> None:
-    pending = Pending(Clock(), max_writes=2)
+    pending = PendingWrites(Clock(), max_writes=2)
     assert [pending.keep(shares(name)) for name in ("a", "b", "c")] == [0, 0, 1]
     assert pending.take("a") == []
     assert pending.take("b") == [shares("b")]
@@ -47,7 +47,7 @@ def test_the_oldest_write_is_dropped_above_the_limit() -> None:
 
 def test_writes_of_a_pod_that_never_appears_are_dropped() -> None:
     clock = Clock()
-    pending = Pending(clock, kept_s=300.0)
+    pending = PendingWrites(clock, kept_s=300.0)
     pending.keep(shares("a"))
     clock.now += 301
     assert pending.keep(shares("b")) == 1
@@ -55,7 +55,7 @@ def test_writes_of_a_pod_that_never_appears_are_dropped() -> None:
 
 
 def test_a_removed_pod_leaves_no_waiting_write() -> None:
-    pending = Pending(Clock())
+    pending = PendingWrites(Clock())
     pending.keep(shares("a/b"))
     pending.forget("a")
     pending.forget("")
@@ -63,6 +63,6 @@ def test_a_removed_pod_leaves_no_waiting_write() -> None:
 
 
 def test_writes_do_not_wait_for_the_root() -> None:
-    pending = Pending(Clock())
+    pending = PendingWrites(Clock())
     pending.keep(shares("a"))
     assert pending.take("/") == []

@@ -35,7 +35,7 @@ WRONG = [
     (lambda a: a.add_device_rule(True, access="rx"), ValueError, "access must consist of r, w and m, not 'rx'"),
     (lambda a: a.add_mount("", source="/x"), ValueError, "mount must not be empty"),
     (lambda a: a.add_mount(m.Mount(source="/x")), ValueError, "mount.destination must not be empty"),
-    (lambda a: a.add_mount("/x", options="ro"), TypeError, "options must be a list of texts, not the text 'ro'"),
+    (lambda a: a.add_mount("/x", options="ro"), TypeError, "options must be a list of strings, not the string 'ro'"),
     (lambda a: a.add_mount("-/x"), ValueError, r"'-/x'; use remove_mount\(\)"),
     (lambda a: a.remove_mount(""), ValueError, "destination must not be empty"),
     (lambda a: a.add_env("A=B", "1"), ValueError, "name must not contain '=': 'A=B'"),
@@ -43,11 +43,11 @@ WRONG = [
     (lambda a: a.add_env("A", "x\0y"), ValueError, "must not contain NUL"),
     (lambda a: a.add_env("A", "\ud800"), ValueError, "is not valid Unicode"),
     (lambda a: a.add_annotation("k", 5), TypeError, r"annotations\['k'\] must be a str, not 5"),
-    (lambda a: a.set_args("ls -l"), TypeError, "args must be a list of texts, not the text 'ls -l'"),
+    (lambda a: a.set_args("ls -l"), TypeError, "args must be a list of strings, not the string 'ls -l'"),
     (lambda a: a.set_args([]), ValueError, "args must not be empty"),
-    (lambda a: a.set_args(["", "ls"]), ValueError, r"args must not begin with an empty text; .* update_args\(\)"),
-    (lambda a: a.update_args("ls -l"), TypeError, r"args must be a list of texts, .* 'ls -l': write \['ls', '-l'\]"),
-    (lambda a: a.update_args(None), TypeError, "args must be a list of texts, not None"),
+    (lambda a: a.set_args(["", "ls"]), ValueError, r"args must not begin with an empty string; update_args\(\)"),
+    (lambda a: a.update_args("ls -l"), TypeError, r"args must be a list of strings, .* 'ls -l': write \['ls', '-l'\]"),
+    (lambda a: a.update_args(None), TypeError, "args must be a list of strings, not None"),
     (lambda a: a.update_args(["a", 1]), TypeError, r"args\[1\] must be a str, not 1"),
     (lambda a: a.set_args(["a", 1]), TypeError, r"args\[1\] must be a str, not 1"),
     (lambda a: a.add_hook("before", "/x"), ValueError, "stage must be one of prestart, .* not 'before'"),
@@ -163,12 +163,12 @@ def test_the_largest_and_smallest_possible_values_are_accepted() -> None:
         (lambda a: a.add_mount(m.Mount(destination="/d", source="a\0b")), "mount.source must not contain NUL"),
         (lambda a: a.set_rdt_class("a/b"), "must be a name without '/'"),
         (lambda a: a.set_rdt_clos_id(".."), "must be a name without '/'"),
-        (lambda a: a.add_unified("memory.current", "1"), "only reports"),
-        (lambda a: a.add_unified("pids.peak", "1"), "only reports"),
-        (lambda a: a.add_unified("hugetlb.2MB.rsvd.current", "1"), "only reports"),
+        (lambda a: a.add_unified("memory.current", "1"), "is read-only"),
+        (lambda a: a.add_unified("pids.peak", "1"), "is read-only"),
+        (lambda a: a.add_unified("hugetlb.2MB.rsvd.current", "1"), "is read-only"),
         (lambda a: a.set_cpu_period(5), "between 1000 and 1000000 microseconds, not 5"),
         (lambda a: a.set_cpu_quota(1), "1000 or more microseconds, not 1"),
-        (lambda a: a.set_memory_limit(64 << 20).set_memory_swap(1 << 20), "must be at least the limit of memory"),
+        (lambda a: a.set_memory_limit(64 << 20).set_memory_swap(1 << 20), "must be at least the memory limit"),
         (lambda a: a.set_memory_swap(1 << 20).set_memory_limit(64 << 20), "must not exceed memory and swap together"),
         (lambda a: a.set_pids_limit(-2), "limit must be between -1"),
         (lambda a: a.set_scheduler("FIFO"), "between 1 and 99 for FIFO, not 0"),
@@ -194,8 +194,8 @@ def test_a_value_that_no_runtime_can_apply_is_refused(call: Callable[[Adjustment
         (lambda a: a.set_memory_limit(65), "limit_bytes is 65: the kernel rounds it down"),
         (lambda a: a.set_sysctl("vm.swappiness", "1"), "refuse the kernel parameter vm.swappiness"),
         (lambda a: a.set_sysctl("kernel.pid_max", "1"), "refuse the kernel parameter kernel.pid_max"),
-        (lambda a: a.add_annotation("my key", "v"), "annotation 'my key' contains a blank"),
-        (lambda a: a.add_env("A B", "v"), "environment variable 'A B' contains a blank"),
+        (lambda a: a.add_annotation("my key", "v"), "annotation 'my key' contains a space"),
+        (lambda a: a.add_env("A B", "v"), "environment variable 'A B' contains a space"),
         (lambda a: a.add_unified("cpu.qos_level", "1"), "has no file 'cpu.qos_level'"),
         (lambda a: a.set_cgroups_path("relative"), "cgroup path 'relative' is relative"),
         (lambda a: a.set_cgroups_path("/a/../b"), "cgroup path '/a/../b' contains '..'"),
@@ -232,7 +232,7 @@ def test_a_value_that_no_runtime_can_apply_is_refused(call: Callable[[Adjustment
         (lambda a: a.add_hook("poststart", "/bin/y", ["y"], ["FOO"]), "env of the hook /bin/y has 'FOO'"),
         (lambda a: a.add_hook("poststart", "/bin/y", ["y"], ["=v"]), "env of the hook /bin/y has '=v'"),
         (lambda a: a.add_unified("hugetlb.2M.max", "1"), "for example, hugetlb.2MB.max"),
-        (lambda a: a.set_args(["ls -la"]), "args begin with 'ls -la': a program whose name has a blank"),
+        (lambda a: a.set_args(["ls -la"]), "args begin with 'ls -la': a program whose name has a space"),
         (lambda a: a.set_rdt_schemata(["L3"]), "the schemata line 'L3' is not RESOURCE:DOMAIN=VALUE"),
         (lambda a: a.set_io_priority("IDLE", 7), "priority 7 has no effect in the I/O class IDLE"),
     ],
@@ -291,7 +291,7 @@ def test_a_mount_at_the_root_of_a_container_is_refused(path: str) -> None:
 
 
 def test_an_environment_of_a_hook_as_a_dict_is_refused() -> None:
-    with pytest.raises(TypeError, match="env must be a list of texts NAME=value, not a dict"):
+    with pytest.raises(TypeError, match="env must be a list of strings NAME=value, not a dict"):
         Adjustment().add_hook("poststart", "/bin/x", ["x"], {"A": "b"})  # type: ignore[arg-type]
 
 

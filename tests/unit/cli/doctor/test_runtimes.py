@@ -180,7 +180,7 @@ def test_a_file_that_depends_on_the_release_is_a_warning_or_a_note(put) -> None:
         "warning",
         "with this file NRI is disabled in containerd 1.7, and enabled in 2.0 and newer",
         CONFIG,
-        f"name the release with --release; or write version = 2 and in {NRI_TABLE.strip()} disable = false",
+        f"specify the release with --release; or write version = 2 and in {NRI_TABLE.strip()} disable = false",
     )
     assert first(findings_of(crio.read(root))) == (
         "note",

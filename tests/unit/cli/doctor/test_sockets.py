@@ -55,7 +55,7 @@ def test_a_missing_socket_and_a_regular_file_in_its_place_are_problems(folder: P
     assert probe(folder) == ["problem: /nri.sock: not a socket"]
     findings: list[Finding] = []
     sockets.check(str(folder), "/nri.sock", findings)
-    assert findings[0].next.startswith("name the runtime's socket with --socket-path"), "the path may be a mistake"
+    assert findings[0].next.startswith("specify the runtime's socket with --socket-path"), "the path may be a mistake"
 
 
 def test_a_socket_without_access_is_reported_to_other_users(folder: Path) -> None:

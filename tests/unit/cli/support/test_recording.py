@@ -60,5 +60,5 @@ def test_an_unreadable_policy_does_not_prevent_recording(tmp_path: Path, content
 
 def test_a_folder_that_cannot_be_created_is_an_error_with_its_name(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(Failure, match=f"--record {tmp_path}/file: is a file: name a folder"):
+    with pytest.raises(Failure, match=f"--record {tmp_path}/file: is a file: specify a folder"):
         run("--record", str(tmp_path / "file"))

@@ -29,7 +29,7 @@ def test_without_a_name_the_users_shell_is_used(nri, shell: str) -> None:
 def test_an_unknown_shell_must_be_named(nri, shell: str) -> None:
     result = nri("completion", env={"SHELL": shell})
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr == "error: unknown shell: name one of bash, zsh, fish. try: nri completion --help\n"
+    assert result.stderr == "error: unknown shell: use one of bash, zsh, fish. try: nri completion --help\n"
 
 
 def test_json_has_the_script(nri) -> None:

@@ -90,9 +90,9 @@ def test_a_release_and_a_file_can_be_given(nri, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "error"),
     [
-        ("config-v3.toml.tmpl", "--file: config-v3.toml.tmpl is a template; name the file that is generated from it"),
+        ("config-v3.toml.tmpl", "--file: config-v3.toml.tmpl is a template; specify the file that is generated"),
         ("daemon.json", "--file: daemon.json is a file of iSulad or Docker Engine, but --file is for containerd"),
-        ("crio.conf", "--file: crio.conf is a file of CRI-O, but --file is for containerd; omit --file, and name"),
+        ("crio.conf", "--file: crio.conf is a file of CRI-O, but --file is for containerd; omit --file, and specify"),
     ],
 )
 def test_a_file_that_containerd_does_not_read_is_refused(nri, name: str, error: str) -> None:

@@ -225,7 +225,7 @@ def test_a_socket_of_another_program_is_an_error(nri, node: Node, folder: Path) 
         server.close()
     assert (
         result.returncode == 1
-        and "other.sock is not the socket of an agent (status 404)" in result.stderr
+        and "other.sock is not an agent's socket (status 404)" in result.stderr
         and "--agent-socket" in result.stderr
     )
 
@@ -245,7 +245,7 @@ def test_an_invalid_reply_of_an_agent_is_an_error(nri, node: Node, folder: Path,
     finally:
         server.close()
     assert (result.returncode, result.stdout, len(result.stderr.splitlines())) == (1, "", 1), result.stderr
-    assert "other.sock is not the socket of an agent" in result.stderr and "--agent-socket" in result.stderr
+    assert "other.sock is not an agent's socket" in result.stderr and "--agent-socket" in result.stderr
 
 
 def test_a_dry_engine_is_reported(nri, folder: Path) -> None:

@@ -196,7 +196,7 @@ spec:
         for message in (lines, shown, explained):
             assert [entry for entry in message if entry.startswith(words)], words
     refused = simulate(nri, machine, "kind: TopologyAwarePolicy\nspec: {reservedResources: {cpu: '1'}}\n")
-    assert "annotation cold-start.resource-policy.nri.io: expected a mapping of keys" in refused.stdout
+    assert "annotation cold-start.resource-policy.nri.io: expected a mapping of keys to values" in refused.stdout
 
 
 @pytest.fixture

@@ -228,7 +228,7 @@ def test_an_invalid_time_is_an_error_with_an_example(nri, folder: Path) -> None:
 def test_missing_recordings_and_empty_selections_are_errors_with_the_next_step(nri, folder, tmp_path):
     result = nri("trace", "show", str(tmp_path / "none"))
     assert (
-        f"{tmp_path}/none: No such file or directory (name a file or folder that --record DIR has written)"
+        f"{tmp_path}/none: No such file or directory (specify a file or folder that --record DIR has written)"
         in result.stderr
     )
     result = nri("trace", "cut", str(folder), str(tmp_path / "out"), "--pod", "nope", "--until", "2030-01-01")
@@ -248,7 +248,7 @@ def test_missing_recordings_and_empty_selections_are_errors_with_the_next_step(n
 def test_an_empty_name_is_an_error(nri, words: tuple[str, ...]) -> None:
     result = nri(*words)
     assert (result.returncode, result.stdout, len(result.stderr.splitlines())) == (2, "", 1), result.stderr
-    assert "the path is empty: name a file or a folder" in result.stderr
+    assert "the path is empty: specify a file or a folder" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -120,7 +120,7 @@ def test_long_cells_of_a_table_are_cut(nri, socket):
 def test_without_an_admin_socket_the_error_explains_it(nri, tmp_path):
     result = nri("why", "9", "--admin-socket", str(tmp_path / "none"))
     assert result.returncode == 3
-    assert "only runtimes built on nri have an admin socket, if admin_socket is set" in result.stderr
+    assert "an admin socket exists only in a runtime that is built on nri and sets admin_socket" in result.stderr
     assert len(result.stderr.splitlines()) == 1
 
 

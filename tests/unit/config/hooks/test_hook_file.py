@@ -57,7 +57,7 @@ OLD = {"hook": "/bin/sh", "stages": ["prestart"], "cmds": ["a"]}
 @pytest.mark.parametrize(
     ("tree", "text"),
     [
-        ([], "/d/a.json: expected a mapping of keys, not []"),
+        ([], "/d/a.json: expected a mapping of keys to values, not []"),
         (with_key(GOOD, "version", "2"), '/d/a.json:2: version: unrecognized hook version: "2"'),
         (with_key(GOOD, "version", 1), "/d/a.json:2: version: unrecognized hook version: 1"),
         (with_key(GOOD, "hook.path", ""), "hook.path: is empty"),

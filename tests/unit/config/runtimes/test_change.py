@@ -145,7 +145,7 @@ def test_operators_settings_in_the_file_for_cri_o_are_kept(root: Path) -> None:
     ("text", "reason"),
     [
         ("[x\n", "/etc/containerd/config.toml:1"),
-        (f"{HEAD}\n", r"version: is missing, and the release .* is not known \(name the release"),
+        (f"{HEAD}\n", r"version: is missing, and the release .* is not known \(specify the release"),
         ("version = 1\n", "version: is missing"),
         ('version = "2"\n', r"version: must be a whole number, not '2' \(write version = 2"),
         ("version = true\n", "version: must be a whole number, not True"),

@@ -51,7 +51,7 @@ def test_settings_are_read_like_by_dockerd(put, text, enabled, socket) -> None:
         ('{"nri": {"enable": true}}', ":1: nri", 'unknown key "nri"'),
         ('{"socket-path": "/run/d.sock"}', ":1: socket-path", 'unknown key "socket-path"'),
         ('{"nri-opts": {"enable": true},}', ":1", "not valid JSON"),
-        ("[]", "", "not a mapping of keys"),
+        ("[]", "", "not a mapping of keys to values"),
     ],
 )
 def test_a_file_that_stops_dockerd_is_a_problem(put, text, where, what) -> None:

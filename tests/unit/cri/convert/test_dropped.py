@@ -1,6 +1,6 @@
 """Fields that a conversion cannot represent are reported."""
 
-from nri.cri.convert.dropped import Converted, Dropped, left_over, shown
+from nri.cri.convert.dropped import Conversion, DroppedField, left_over, shown
 from nri.cri.pb import api_pb2 as cri
 
 
@@ -10,8 +10,8 @@ def test_each_unsupported_field_is_reported_with_its_value() -> None:
     config.metadata.name = "main"
     carried = {"metadata", "mounts[].host_path", "mounts[].container_path"}
     assert left_over(config, carried, "nowhere to put it") == [
-        Dropped("mounts[1].readonly", "True", "nowhere to put it"),
-        Dropped("labels", "{'app': 'web'}", "nowhere to put it"),
+        DroppedField("mounts[1].readonly", "True", "nowhere to put it"),
+        DroppedField("labels", "{'app': 'web'}", "nowhere to put it"),
     ]
 
 
@@ -26,7 +26,7 @@ def test_fields_that_are_converted_completely_are_not_reported() -> None:
 
 
 def test_a_field_of_a_nested_message_has_a_full_path() -> None:
-    assert Dropped("readonly", "True", "why").below("mounts[0]").field == "mounts[0].readonly"
+    assert DroppedField("readonly", "True", "why").below("mounts[0]").field == "mounts[0].readonly"
 
 
 def test_a_value_is_shown_on_one_short_line() -> None:
@@ -38,11 +38,11 @@ def test_a_value_is_shown_on_one_short_line() -> None:
 def test_dropped_fields_are_computed_once_on_demand() -> None:
     looks: list[str] = []
 
-    def find() -> list[Dropped]:
+    def find() -> list[DroppedField]:
         looks.append("look")
-        return [Dropped("a", "1", "no field")]
+        return [DroppedField("a", "1", "no field")]
 
-    converted = Converted("value", find)
+    converted = Conversion("value", find)
     assert (converted.value, looks) == ("value", [])
-    assert converted.dropped == converted.dropped == (Dropped("a", "1", "no field"),)
+    assert converted.dropped == converted.dropped == (DroppedField("a", "1", "no field"),)
     assert looks == ["look"]

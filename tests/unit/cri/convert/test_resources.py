@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from nri.api import messages as m
-from nri.cri.convert import Converted, Dropped, from_oci, to_cri, to_nri
+from nri.cri.convert import Conversion, DroppedField, from_oci, to_cri, to_nri
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import RequestError
 
 
-def both(converted: Converted[Any]) -> tuple[Any, tuple[Dropped, ...]]:
+def both(converted: Conversion[Any]) -> tuple[Any, tuple[DroppedField, ...]]:
     return converted.value, converted.dropped
 
 

@@ -15,7 +15,7 @@ from nri.engine.calls.pod_creation import PodSteps
 from nri.engine.lifecycle.exit_handler import ExitHandler
 from nri.engine.lifecycle.parts import Parts
 from nri.engine.lifecycle.processes import Processes
-from nri.engine.network.results import Attached, PortMapping
+from nri.engine.network.results import NetworkAttachment, PortMapping
 from nri.engine.state import PodRecord, PodState
 from nri.engine.support.errors import AlreadyExists, EngineError, NotFound
 from nri.errors import NriError, RequestError
@@ -218,9 +218,9 @@ def test_a_network_gets_the_pods_requests_in_cni_form(
     entry = dry.engine.inventory.pod(dry.engine.pod_creation.run(config_))
     machinery, messages = dry.engine.machinery, {}
 
-    def add(networks: Any, *place: Any, **more: Any) -> Attached:
+    def add(networks: Any, *place: Any, **more: Any) -> NetworkAttachment:
         messages.update(more, networks=[network.name for network in networks], place=place)
-        return Attached(("10.1.0.5",), (), "", {"ips": []})
+        return NetworkAttachment(("10.1.0.5",), (), "", {"ips": []})
 
     (tmp_path / "10-pods.conflist").write_text('{"name": "pods", "plugins": [{"type": "bridge"}]}')
     networks = replace(machinery.config.network, config_dir=tmp_path)

@@ -78,7 +78,7 @@ def test_the_program_of_a_disconnected_client_is_killed(tmp_path: Path) -> None:
     script.chmod(0o755)
     client_gone = threading.Event()
     client_gone.set()
-    with pytest.raises(EngineError, match="exec in c: the client has gone"):
+    with pytest.raises(EngineError, match="exec in c: the client has disconnected"):
         exec_sync(Runtime(str(script), tmp_path / "state"), "c", {"args": ["sleep"]}, client_gone=client_gone)
 
 

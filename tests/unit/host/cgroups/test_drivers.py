@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri.host import Driver, KubeQos, detect, parse, pod_path, qos_path
-from nri.host.cgroups.drivers import Parsed, container_path, driver_in_use, expand, expand_slice, kube_qos_of
+from nri.host.cgroups.drivers import ParsedCgroup, container_path, driver_in_use, expand, expand_slice, kube_qos_of
 from tests.support import host_trees
 
 UID = "6553a60b-2b97-442a-b6da-a5704d81dd98"
@@ -42,8 +42,8 @@ ID = "413715dc061efe71c16ef989f2f2ff5cf999a7dc905bb7078eda82cbb38210ec"
 def test_paths_equal_the_kubelets(driver: Driver, kube_qos: KubeQos, qos: str, pod: str) -> None:
     assert qos_path(driver, kube_qos) == qos
     assert pod_path(driver, kube_qos, UID) == pod
-    assert parse(pod) == Parsed(driver, kube_qos, UID)
-    assert parse(qos) == Parsed(driver, kube_qos)
+    assert parse(pod) == ParsedCgroup(driver, kube_qos, UID)
+    assert parse(qos) == ParsedCgroup(driver, kube_qos)
     assert kube_qos_of(pod) is kube_qos
 
 
@@ -62,7 +62,7 @@ def test_a_container_is_a_folder_or_a_scope_of_its_runtime(scheme: str, scope: s
     pod = pod_path(Driver.SYSTEMD, KubeQos.BURSTABLE, UID)
     path = container_path(Driver.SYSTEMD, f"{pod}/", f"{scheme}://{ID}")
     assert path == f"{pod}/{scope}{ID}.scope"
-    assert parse(path) == Parsed(Driver.SYSTEMD, KubeQos.BURSTABLE, UID, ID, runtime)
+    assert parse(path) == ParsedCgroup(Driver.SYSTEMD, KubeQos.BURSTABLE, UID, ID, runtime)
     folder = f"crio-{ID}" if scheme == "cri-o" else ID
     path = container_path(Driver.CGROUPFS, "kubepods/podx", f"{scheme}://{ID}")
     assert path == f"kubepods/podx/{folder}"
@@ -88,22 +88,22 @@ def test_an_invalid_uid_is_refused(bad: str) -> None:
 @pytest.mark.parametrize(
     ("path", "parsed"),
     [
-        ("/kubepods/besteffort/podx/abc", Parsed(Driver.CGROUPFS, KubeQos.BEST_EFFORT, "x", "abc")),
-        ("kubepods/podx/crio-abc", Parsed(Driver.CGROUPFS, KubeQos.GUARANTEED, "x", "abc", "cri-o")),
-        ("/kubelet/kubepods/burstable/podx", Parsed(Driver.CGROUPFS, KubeQos.BURSTABLE, "x")),
+        ("/kubepods/besteffort/podx/abc", ParsedCgroup(Driver.CGROUPFS, KubeQos.BEST_EFFORT, "x", "abc")),
+        ("kubepods/podx/crio-abc", ParsedCgroup(Driver.CGROUPFS, KubeQos.GUARANTEED, "x", "abc", "cri-o")),
+        ("/kubelet/kubepods/burstable/podx", ParsedCgroup(Driver.CGROUPFS, KubeQos.BURSTABLE, "x")),
         (
             "kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-besteffort.slice/kubelet-kubepods-besteffort-podx_y.slice",
-            Parsed(Driver.SYSTEMD, KubeQos.BEST_EFFORT, "x-y"),
+            ParsedCgroup(Driver.SYSTEMD, KubeQos.BEST_EFFORT, "x-y"),
         ),
         (
             "kubepods-pod12345.slice/cri-containerd-c1.scope",
-            Parsed(Driver.SYSTEMD, KubeQos.GUARANTEED, "12345", "c1", "containerd"),
+            ParsedCgroup(Driver.SYSTEMD, KubeQos.GUARANTEED, "12345", "c1", "containerd"),
         ),
-        ("kubepods.slice/kubepods-podx.slice/abc.scope", Parsed(Driver.SYSTEMD, KubeQos.GUARANTEED, "x", "abc")),
-        ("kubepods.slice/kubepods-podx.slice/abc.service", Parsed(Driver.SYSTEMD, KubeQos.GUARANTEED, "x")),
+        ("kubepods.slice/kubepods-podx.slice/abc.scope", ParsedCgroup(Driver.SYSTEMD, KubeQos.GUARANTEED, "x", "abc")),
+        ("kubepods.slice/kubepods-podx.slice/abc.service", ParsedCgroup(Driver.SYSTEMD, KubeQos.GUARANTEED, "x")),
         (
             "kubepods.slice/kubepods-podx.slice/crio-conmon-abc.scope",
-            Parsed(Driver.SYSTEMD, KubeQos.GUARANTEED, "x", "conmon-abc", "cri-o"),
+            ParsedCgroup(Driver.SYSTEMD, KubeQos.GUARANTEED, "x", "conmon-abc", "cri-o"),
         ),
         ("system.slice/sshd.service", None),
         ("", None),
@@ -111,7 +111,7 @@ def test_an_invalid_uid_is_refused(bad: str) -> None:
         ("podx/abc", None),
     ],
 )
-def test_a_path_is_parsed(path: str, parsed: Parsed | None) -> None:
+def test_a_path_is_parsed(path: str, parsed: ParsedCgroup | None) -> None:
     assert parse(path) == parsed
 
 

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from nri.host import KNOBS, Root, Unsupported, detect, probe, survey
-from nri.host.cgroups.support import Located
+from nri.host.cgroups.support import LocatedFile
 from tests.support import host_trees
 
 ANOLIS = "only kernels of Anolis OS and Alibaba Cloud Linux have it"
 DISABLED = "the controller memory is not enabled for it, or the kernel is built without it"
 
 
-def reason(actual: Located | Unsupported) -> str:
+def reason(actual: LocatedFile | Unsupported) -> str:
     assert isinstance(actual, Unsupported), actual
     return actual.reason
 
@@ -49,14 +49,14 @@ def test_on_cgroup_v2_the_reason_is_reported(tmp_path: Path, name: str, text: st
 
 def test_a_file_is_found_in_the_first_cgroup_that_has_it(tmp_path: Path) -> None:
     hierarchies = probe(detect(host_trees.v2(tmp_path, "kubepods", "kubepods/burstable")), "cpu.shares")
-    assert isinstance(hierarchies, Located)
+    assert isinstance(hierarchies, LocatedFile)
     assert (hierarchies.path, hierarchies.place.file) == ("/sys/fs/cgroup/kubepods/cpu.weight", "cpu.weight")
 
 
 def test_a_probe_of_one_cgroup_ignores_others(tmp_path: Path) -> None:
     hierarchies = detect(host_trees.v2(tmp_path, "kubepods"))
     (tmp_path / "sys/fs/cgroup/other").mkdir()
-    assert isinstance(probe(hierarchies, "cpu.shares", "/kubepods"), Located)
+    assert isinstance(probe(hierarchies, "cpu.shares", "/kubepods"), LocatedFile)
     assert reason(probe(hierarchies, "cpu.shares", "other")).startswith("/other lacks cpu.weight: the controller cpu")
 
 
@@ -67,15 +67,15 @@ def test_of_several_files_the_first_existing_is_used(tmp_path: Path) -> None:
     for file in ("blkio.weight", "blkio.bfq.weight"):
         (folder / file).write_text("100")
         probed = probe(hierarchies, "io.weight")
-        assert isinstance(probed, Located) and probed.path == f"/sys/fs/cgroup/blkio/pod/{file}"
+        assert isinstance(probed, LocatedFile) and probed.path == f"/sys/fs/cgroup/blkio/pod/{file}"
 
 
 def test_a_survey_has_every_knob_with_a_file_or_a_reason(tmp_path: Path) -> None:
     for tree in (host_trees.v1(tmp_path / "1", "pod", unified=True), host_trees.v2(tmp_path / "2", "pod")):
         hierarchies = survey(detect(tree))
         assert set(hierarchies) == {name for name in KNOBS if "SIZE" not in name}
-        assert all(row.path if isinstance(row, Located) else row.reason for row in hierarchies.values())
-        assert sum(isinstance(row, Located) for row in hierarchies.values()) > 5
+        assert all(row.path if isinstance(row, LocatedFile) else row.reason for row in hierarchies.values())
+        assert sum(isinstance(row, LocatedFile) for row in hierarchies.values()) > 5
 
 
 def test_a_survey_reads_a_bounded_number_of_cgroups(tmp_path: Path) -> None:
@@ -98,4 +98,4 @@ def test_a_survey_reads_a_bounded_number_of_cgroups(tmp_path: Path) -> None:
 def test_this_machine_can_set_shares_and_limits() -> None:
     hierarchies = survey(detect(Root()))
     for name in ("cpu.shares", "cpu.cfs_quota", "memory.limit", "cpuset.cpus"):
-        assert isinstance(hierarchies[name], Located), hierarchies[name]
+        assert isinstance(hierarchies[name], LocatedFile), hierarchies[name]

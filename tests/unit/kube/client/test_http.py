@@ -160,7 +160,7 @@ def test_a_context_can_be_selected(server: HttpServer, kubeconfig: Path) -> None
 
 
 def test_without_a_kubeconfig_the_service_account_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ConfigError, match="name a kubeconfig"):
+    with pytest.raises(ConfigError, match="specify a kubeconfig"):
         connect(account=str(tmp_path))
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
     monkeypatch.delenv("KUBERNETES_SERVICE_PORT", raising=False)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nri.kube.client import objects
 from nri.kube.client.objects import NODE_SLOS, PODS, ApiserverError, Event, Lines, ObjectReader, Page
-from nri.kube.lists import ListSplitter, Oversized
+from nri.kube.lists import ListSplitter, OversizedObject
 from nri.kube.object_cache import ObjectCache
 
 
@@ -56,7 +56,7 @@ def read_list(content: bytes) -> tuple[list[Any], Page]:
     return [*cache.objects.values()], objects.read_page(splitter.end())
 
 
-def read_event(line: bytes | Oversized) -> Event:
+def read_event(line: bytes | OversizedObject) -> Event:
     return ObjectReader(PODS).read_event(line)
 
 
@@ -95,7 +95,7 @@ def test_only_used_fields_of_a_pod_are_read() -> None:
 
 def test_an_event_with_an_oversized_object_has_name_version_and_reason() -> None:
     line = b'{"type":"MODIFIED","object":{"metadata":{"name":"a","namespace":"ns","resourceVersion":"9"}}}'
-    event = read_event(Oversized.of(line, 3 << 20))
+    event = read_event(OversizedObject.of(line, 3 << 20))
     assert (event.type, objects.key_of(event.object), event.object["metadata"]["resourceVersion"]) == (
         "MODIFIED", ("ns", "a"), "9"
     )  # fmt: skip
@@ -187,7 +187,7 @@ def test_an_incomplete_line_is_kept() -> None:
 def test_an_oversized_line_is_skipped_and_the_next_line_is_read(pieces: tuple[bytes, ...], size: int) -> None:
     cutter = Lines(10)
     lines = [line for piece in (b"a\n", *pieces, b"b\n") for line in cutter.feed(piece)]
-    assert lines == [b"a", Oversized(size), b"b"]
+    assert lines == [b"a", OversizedObject(size), b"b"]
 
 
 def test_an_endless_line_is_a_value_error() -> None:

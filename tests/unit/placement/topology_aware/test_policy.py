@@ -358,7 +358,7 @@ def test_without_slow_memory_or_a_duration_there_is_no_cold_start(machine, reque
         ("{duration: -1s}", "duration: -1s must be from 0s to 1h"),
         ("{duration: 60}", "duration: 60 is not a string such as 60s"),
         ("{duration: soon}", "soon"),
-        ("soon", 'expected a mapping of keys (duration), not "soon"'),
+        ("soon", 'expected a mapping of keys to values (duration), not "soon"'),
         ("[", "not valid YAML"),
     ],
 )

@@ -63,8 +63,8 @@ def test_the_configuration_can_disable_the_validator(nri_runtime: FakeRuntime, c
     [
         ("rejectSysctl: true", r'rejectSysctl: unknown key \(did you mean "rejectSysctlAdjustment"\?\)'),
         ("requiredPlugins: x", "requiredPlugins: expected a list, not"),
-        ("[a]", "expected a mapping of keys"),
-        ("just words", "expected a mapping of keys"),
+        ("[a]", "expected a mapping of keys to values"),
+        ("just words", "expected a mapping of keys to values"),
         ("required_plugins = x", "not valid TOML"),
         ("a: [", "not valid YAML"),
     ],

@@ -133,7 +133,7 @@ WRONG = [
     ("scheduling_policy", "{nice: 1}", "policy is missing; add 'policy: ...'"),
     ("scheduling_policy", "{policy: OTHER, nice: 20}", "nice: must be between -20 and 19, not 20"),
     ("scheduling_policy", "{policy: RR, runtime: -1}", "runtime: must be between 0 and 18446744073709551615, not -1"),
-    ("network_devices", "[~]", "[0]: expected a mapping of keys, not nothing; write 'key: value'"),
+    ("network_devices", "[~]", "[0]: expected a mapping of keys to values, not nothing; write 'key: value'"),
     (
         "network_devices",
         "[{hostIf: a/b}]",

@@ -310,5 +310,5 @@ def test_a_folder_that_cannot_be_removed_is_logged(
 
 def test_without_cgroup_v2_the_plugin_does_not_start(nri_runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memtierd, "detect", lambda _: Hierarchies(Root("/"), ()))
-    with pytest.raises(nri.NriError, match=r"cgroupsDir: cgroup v2 is not mounted \(name its mount with --cgroups-dir"):
+    with pytest.raises(nri.NriError, match=r"cgroupsDir: cgroup v2 is not mounted \(specify its mount with --cgr"):
         nri_runtime.add(Memtierd(), idx="10")

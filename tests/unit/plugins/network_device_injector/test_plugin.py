@@ -166,7 +166,7 @@ def take_back_what_is_there(runtime: FakeRuntime, caplog: pytest.LogCaptureFixtu
     with pod_network() as network:
         pod = pod_with("[{name: eth1, new_name: net1}, {name: eth2, new_name: net2}]", network.path)
         runtime.run_pod_sandbox(pod)
-        ip("link", "set", "eth1-peer", "name", "eth1")  # its name is taken meanwhile
+        ip("link", "set", "eth1-peer", "name", "eth1")  # its name is already in use meanwhile
         runtime.stop_pod_sandbox(pod)
         assert names(network.ip("-json", "link")) == {"lo"}
     assert "eth2" in names(ip("-json", "link"))

@@ -74,7 +74,7 @@ def test_an_annotation_for_the_whole_pod_is_logged_as_without_effect(
             "[0].hard: must not be negative: -1; write 18446744073709551615 for no limit",
         ),
         ("[{type: cpu}, {type: RLIMIT_CPU}]", '[1].type: "RLIMIT_CPU" is already at [0].type; remove one of the two'),
-        ("{type: cpu}", "expected a list, not a mapping of keys; begin each of its items with '- '"),
+        ("{type: cpu}", "expected a list, not a mapping of keys to values; begin each of its items with '- '"),
     ],
 )
 @pytest.mark.parametrize("key", [NEW, OLD])

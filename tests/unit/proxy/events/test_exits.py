@@ -86,7 +86,7 @@ def test_a_container_that_exits_during_its_start_is_reported_as_started_first(
         if not looks:
             looks.append(record.id)
             world.direct.call("StopContainer", container_id=record.runtime_id, timeout=0)
-            exits.look(world.direct.call("ListContainers"))
+            exits.check(world.direct.call("ListContainers"))
         return facts(context, record, *more)
 
     pod_id = world.create(world.run_pod())
@@ -150,7 +150,7 @@ def test_a_reported_exit_is_not_repeated(world: Proxied, monkeypatch: pytest.Mon
     world.cri.call("StopContainer", container_id=pod_id, timeout=0)
     assert plugin.of("c")[-1] == "stop"
     monkeypatch.setattr(ContainerCalls, "ended", lambda _, record: second.append(record.runtime_id))
-    world.proxy.exits.look(world.direct.call("ListContainers"))
+    world.proxy.exits.check(world.direct.call("ListContainers"))
     assert second == []
 
 

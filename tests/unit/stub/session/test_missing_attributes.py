@@ -103,5 +103,5 @@ def test_reading_a_configuration_key_without_a_config_class_is_an_error_with_adv
 
     with FakeRuntime() as runtime:
         runtime.add(Limits())
-        with pytest.raises(nri.PluginError, match="is a text unless the plugin has a class Config with this"):
+        with pytest.raises(nri.PluginError, match="is a string unless the plugin has a class Config with this"):
             runtime.create_container(make_pod(), make_container())

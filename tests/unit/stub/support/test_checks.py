@@ -387,7 +387,7 @@ def test_config_may_have_constants_methods_and_private_attributes() -> None:
 
 @pytest.mark.parametrize("annotations", [{1: "x"}, {"a": 5}, {"": "x"}])
 def test_an_annotation_without_a_meaning_is_an_error(annotations: object) -> None:
-    with pytest.raises(TypeError, match=r"P\.annotations has .* both texts, are expected"):
+    with pytest.raises(TypeError, match=r"P\.annotations has .* both strings, are expected"):
         type("P", (nri.Plugin,), {"annotations": annotations})
 
 

@@ -101,13 +101,13 @@ class Instance:
 
     # -- for the supervisor's thread ----------------------------------------------------------------------------------
 
-    def wait(self, look: Callable[[], float]) -> None:
+    def wait(self, check: Callable[[], float]) -> None:
         """Enforce the deadlines until the run has ended, and free its resources.
 
-        `look` is called at once, after every `nudge`, and when the number of seconds that it returned has passed.
+        `check` is called at once, after every `nudge`, and when the number of seconds that it returned has passed.
         """
         while not self.status:
-            wakes_at = monotonic() + look()
+            wakes_at = monotonic() + check()
             with self._changed:
                 if self._deadline and monotonic() >= self._deadline:
                     self._interrupt()
@@ -128,7 +128,7 @@ class Instance:
             self.closed.set()
 
     def nudge(self) -> None:
-        """Make `wait` call its `look` again."""
+        """Make `wait` call its `check` again."""
         with self._changed:
             self._nudged = True
             self._changed.notify_all()
@@ -172,10 +172,10 @@ class Instance:
         if not self.calling.acquire(timeout=max(0.0, deadline - monotonic())):
             raise DeadlineExceeded(function)
         try:
-            self._enter(deadline)
+            self._start_call(deadline)
             try:
                 if self._store is None:
-                    self._begin()
+                    self._initialize_plugin()
                 return self._exchange(function, payload)
             except RpcError:
                 raise
@@ -193,7 +193,7 @@ class Instance:
             self.calling.release()
         raise failure
 
-    def _enter(self, deadline: float) -> None:
+    def _start_call(self, deadline: float) -> None:
         with self._changed:
             if self.status or self._ending:
                 raise ConnectionClosed(self.status or self._ending)
@@ -203,7 +203,7 @@ class Instance:
             if deadline < self._wakes_at:
                 self._changed.notify_all()
 
-    def _begin(self) -> None:
+    def _initialize_plugin(self) -> None:
         """Create the plugin's memory and initialize the plugin."""
         program = self._program
         with _guard:
@@ -261,7 +261,7 @@ class Instance:
         with self._changed:
             if self._interrupted and not self._ending:
                 late, what = True, "interrupted: it took too long"
-            status = self._ending or f"{what} in {function}{self._fullness()}"
+            status = self._ending or f"{what} in {function}{self._memory_note()}"
             for line in frames(error) if not self._ending and not self._stderr_tail.text else ():
                 self._stderr_tail.add(f"  in {line}\n".encode())
             self._set_status(status, failed=not self._ending)
@@ -269,7 +269,7 @@ class Instance:
             return DeadlineExceeded(function)
         return error if isinstance(error, RemoteProtocolError) else ConnectionClosed(status)
 
-    def _fullness(self) -> str:
+    def _memory_note(self) -> str:
         """The size of the plugin's memory as text if it was close to the limit, else ""."""
         size = 0 if self._memory is None else self._memory.data_len(self._store)
         return f", with {size >> 20} of {MEMORY_BYTES >> 20} MiB of memory" if size > MEMORY_BYTES * 0.9 else ""

@@ -86,7 +86,7 @@ class Program:
         self.digest = digest_of(data)
         self.engine = wasmtime.Engine(_config())
         try:
-            self.module = _compiled(self.engine, data, self.digest, cache)
+            self.module = _compiled_module(self.engine, data, self.digest, cache)
         except wasmtime.WasmtimeError as error:
             raise ConfigError(path, "", f"it cannot be compiled: {_first_line(error)}") from None
         if not has_plain_types(data):
@@ -175,7 +175,7 @@ def _first_line(error: Exception) -> str:
     return plain(": ".join(words[:3]))
 
 
-def _compiled(engine: Any, data: bytes, digest: bytes, folder: str | None) -> Any:
+def _compiled_module(engine: Any, data: bytes, digest: bytes, folder: str | None) -> Any:
     """The module of a program, from the cache folder, or compiled and stored in it. Raises WasmtimeError."""
     if folder is None:
         return wasmtime.Module(engine, data)

@@ -97,7 +97,7 @@ class PodRound:
         bad: set[str] = set()
         for pod in listed:
             try:
-                self._one(pod, tally, force)
+                self._apply_pod(pod, tally, force)
             except Exception as error:  # noqa: BLE001  an error of one pod must not stop the others
                 key = pod.key
                 tally.failed(key, [error])
@@ -106,7 +106,7 @@ class PodRound:
                 _log.log(level, "decision for a pod failed: %r", key, exc_info=True)
         self._bad = frozenset(bad)
 
-    def _one(self, pod: Pod, tally: Tally, force: bool) -> None:
+    def _apply_pod(self, pod: Pod, tally: Tally, force: bool) -> None:
         items = list(self._items(pod, tally))
         results = self._parts.executor.write(
             [write for item in items for write in item.writes], force=force, keep=False

@@ -78,13 +78,13 @@ class Standalone:
         self._subscribed = False
         self.last = Tally()
         self.last_network = Tally()
-        self._passed = False
+        self._has_run = False
 
     def start(self) -> None:
         """Start the rounds; the first round begins immediately."""
         if not self._subscribed:
             self._subscribed = True
-            self._parts.pods.subscribe(lambda: self._poke(_PODS))
+            self._parts.pods.subscribe(lambda: self._wake_workers(_PODS))
         for worker in self._workers:
             worker.start()
 
@@ -95,14 +95,14 @@ class Standalone:
 
     def rules_changed(self, kinds: frozenset[str]) -> None:
         """Request a round over all values."""
-        self._poke(_RULES, *kinds)
+        self._wake_workers(_RULES, *kinds)
 
     def health(self) -> tuple[bool, str]:
         """Return whether all pods were decided once, and the counts of the last round."""
         error = next((worker.error for worker in self._workers if worker.error), "")
         if error:
             return False, f"a round failed: {error}"
-        if not self._passed:
+        if not self._has_run:
             return False, "pods are not known yet"
         return True, str(self.last)
 
@@ -118,10 +118,10 @@ class Standalone:
             kube_classes(self._parts, tally, force=force)
             programs(self._parts, tally, force=force)
         if self._parts.pods.synced:
-            pods = self._running(tally)
+            pods = self._running_pods(tally)
             self._pods.all(pods, tally, force=force)
             self._reconciler.end(pods, reasons, tally)
-            self._passed = True
+            self._has_run = True
         self.last = tally
 
     def network_round(self, reasons: frozenset[str]) -> None:
@@ -129,19 +129,19 @@ class Standalone:
         if self._network is None or not self._parts.pods.synced:
             return
         tally = Tally()
-        pods = self._running(tally)
+        pods = self._running_pods(tally)
         results = self._network.apply(pods, tally, force=TIMER in reasons)
         self._parts.history.record(_NETWORK, NAME, results)
         self.last_network = tally
 
-    def _running(self, tally: Tally) -> list[Pod]:
+    def _running_pods(self, tally: Tally) -> list[Pod]:
         listed = self._parts.pods.pods()
         if len(listed) > _MAX_PODS:
             self._parts.observer.left_out("pods", len(listed) - _MAX_PODS)
         hierarchies, driver = self._parts.executor.hierarchies, self._parts.driver
         return list(running(listed[:_MAX_PODS], hierarchies, driver, lambda key, error: tally.failed(key, [error])))
 
-    def _poke(self, *reasons: str) -> None:
+    def _wake_workers(self, *reasons: str) -> None:
         for worker in self._workers:
             worker.poke(*reasons)
 
@@ -150,7 +150,7 @@ def kube_classes(parts: Parts, tally: Tally, *, force: bool) -> None:
     """Decide and write the values of the cgroups of the three Kubernetes QoS classes."""
     for kube_class in KUBE_CLASSES:
         context = KubeQosFolder(kube_class, paths.kube_class_path(kube_class, parts.driver))
-        _decided(parts, FOLDER, context, kube_class, tally, force)
+        _decide_and_write(parts, FOLDER, context, kube_class, tally, force)
 
 
 def programs(parts: Parts, tally: Tally, *, force: bool) -> None:
@@ -164,13 +164,13 @@ def programs(parts: Parts, tally: Tally, *, force: bool) -> None:
         parts.observer.left_out("host applications", len(listed) - _MAX_PROGRAMS)
     for context in islice(listed, _MAX_PROGRAMS):
         try:
-            _decided(parts, PROGRAM, context, f"host application {context.name}", tally, force)
+            _decide_and_write(parts, PROGRAM, context, f"host application {context.name}", tally, force)
         except Exception as error:  # noqa: BLE001  an error of one program must not stop the others
             tally.failed(f"host application {context.name}", [error])
             _log.exception("decision for a host application failed: %r", context.name)
 
 
-def _decided(
+def _decide_and_write(
     parts: Parts, stage: str, context: KubeQosFolder | HostApplication, what: str, tally: Tally, force: bool
 ) -> None:
     outcome = parts.decisions.decide(stage, context, NAME)

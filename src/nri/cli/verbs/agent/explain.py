@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nri.cli.errors import Failure
-from nri.cli.output import Column, Output, Painted
+from nri.cli.output import Column, Output, PaintedText
 from nri.cli.settings import FILE, Settings
 from nri.cli.support.verb import Verb
 from nri.cli.verbs.agent.options import AGENT_OPTIONS
@@ -89,7 +89,7 @@ def explain(settings: Settings, /, pod: str | None, manifest: Path | None, show_
     The exit code is 1 if the agent does not know the pod, and 3 if no agent is running.
     """
     if pod and manifest:
-        raise click.UsageError("give one of POD and --pod FILE")
+        raise click.UsageError("give either POD or --pod FILE")
     if options["set_rules"] and not manifest:
         raise click.UsageError("--rules requires --pod FILE: a running agent uses its own rules")
     loaded = AGENT_OPTIONS.load(settings, options)
@@ -130,7 +130,7 @@ def explain(settings: Settings, /, pod: str | None, manifest: Path | None, show_
 
 
 def show(out: Output, account: Mapping[str, Any], *, show_all: bool = False) -> None:
-    """Print an explanation for people: values, results of writes, errors, notes. With -q, print only the values.
+    """Print an explanation as text: values, results of writes, errors, notes. With -q, print only the values.
 
     Settings that the kernel does not have are left out and counted, unless `show_all` is true.
     """
@@ -139,7 +139,7 @@ def show(out: Output, account: Mapping[str, Any], *, show_all: bool = False) -> 
         out.names(f"{row.get('container') or 'pod'} {row['field']} {row['value']}" for row in account["values"])
         return
     name = "/".join(part for part in (account.get("namespace"), account.get("name")) if part) or account.get("key", "")
-    out.text(Painted(f"pod {name}{' (ended)' if account.get('ended') else ''}", "bold"))
+    out.text(PaintedText(f"pod {name}{' (ended)' if account.get('ended') else ''}", "bold"))
     if account["values"]:
         rows = [{**row, "value": row["value"] or '""'} for row in account["values"]]
         columns = [column for column in VALUES if any(row.get(column.key) for row in rows)]
@@ -148,11 +148,13 @@ def show(out: Output, account: Mapping[str, Any], *, show_all: bool = False) -> 
         out.text("no hook has set a value")
     if account.get("rules"):
         out.text("")
-        _wrapped(out, "Rules: " + "; ".join(f"{kind}: {source or 'none'}" for kind, source in account["rules"].items()))
+        _print_wrapped(
+            out, "Rules: " + "; ".join(f"{kind}: {source or 'none'}" for kind, source in account["rules"].items())
+        )
     if account.get("rule_keys"):
         out.table(RULES, [{**row, "place": row["place"] or "(default)"} for row in account["rule_keys"]])
     for problem in account.get("rule_problems", ()):
-        _wrapped(out, f"Not used: {problem['kind'] or 'a document'} of {problem['source']}: {problem['error']}")
+        _print_wrapped(out, f"Not used: {problem['kind'] or 'a document'} of {problem['source']}: {problem['error']}")
     _show_outcomes(out, account, show_all)
     if account.get("strategies"):
         out.text("")
@@ -163,10 +165,10 @@ def show(out: Output, account: Mapping[str, Any], *, show_all: bool = False) -> 
     if account.get("notes"):
         out.text("")
     for note in account.get("notes", ()):
-        _wrapped(out, note)
+        _print_wrapped(out, note)
 
 
-def _wrapped(out: Output, text: str) -> None:
+def _print_wrapped(out: Output, text: str) -> None:
     """Print a sentence in lines of the width of tables. Paths and other long words are not divided."""
     width = out.width or len(text) + 1
     for line in wrap(text, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False):

@@ -25,7 +25,7 @@ _NONE = "<none>"
 
 @click.command(
     cls=Verb,
-    short_help="describe pods and their containers for people",
+    short_help="show the details of pods and their containers",
     examples=["nri pod describe web", "nri pod describe -n shop -l app=web"],
 )
 @click.argument("pods", nargs=-1, metavar="[POD]...")

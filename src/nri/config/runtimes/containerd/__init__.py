@@ -3,7 +3,7 @@
     reading = containerd.read("/", "2.1.9")
     verdict = judge(DiskTree("/"), rules_of("2.1.9"))
 
-`judgement` has the verdict on all files together, `reading` the remarks for people.
+`judgement` has the verdict on all files together, `reading` the remarks as text.
 """
 
 from __future__ import annotations

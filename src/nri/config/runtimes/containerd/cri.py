@@ -100,7 +100,9 @@ def _check_1(settings: CriSettings, rules: Rules, tree: FileTree) -> Iterator[Ob
     plugin = _name(settings, CRI)
     table = settings.plugins.get(plugin, {})
     default, runtimes = _runtimes_1(table, rules)
-    if value_at(table, (*_UNTRUSTED, "runtime_type"), rules) and "untrusted" in (_configured(table, rules) or ()):
+    if value_at(table, (*_UNTRUSTED, "runtime_type"), rules) and "untrusted" in (
+        _configured_runtimes(table, rules) or ()
+    ):
         yield Obstacle(plugin, _UNTRUSTED, "the runtime untrusted is defined twice")
     yield from _default_runtime(plugin, default, runtimes)
     yield from _shim_options(plugin, table, value_at(runtimes, (default, "runtime_type"), rules), rules)
@@ -123,7 +125,7 @@ def _check_1(settings: CriSettings, rules: Rules, tree: FileTree) -> Iterator[Ob
         yield from _base_spec(plugin, path, runtime, rules, tree)
 
 
-def _configured(table: Any, rules: Rules) -> dict[str, Any] | None:
+def _configured_runtimes(table: Any, rules: Rules) -> dict[str, Any] | None:
     """Return the configured runtimes, or None."""
     runtimes: dict[str, Any] | None = value_at(table, ("containerd", "runtimes"), rules)
     return runtimes
@@ -131,7 +133,7 @@ def _configured(table: Any, rules: Rules) -> dict[str, Any] | None:
 
 def _runtimes_1(table: Any, rules: Rules) -> tuple[str, dict[str, Any]]:
     """Return the name of the default runtime, and the runtimes of 1.7, where a configured table replaces runc."""
-    runtimes = _configured(table, rules)
+    runtimes = _configured_runtimes(table, rules)
     if runtimes is None:
         runtimes = {"runc": {"runtime_type": "io.containerd.runc.v2"}}
     default = value_at(table, ("containerd", "default_runtime_name"), rules)

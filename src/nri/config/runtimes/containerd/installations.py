@@ -14,7 +14,7 @@ class Installation(NamedTuple):
         name: its usual name.
         path: the file that containerd reads.
         programs: the possible paths of its program.
-        units: systemd units that run it; the first active unit counts.
+        units: systemd units that run it; the first active unit is used.
         templates: the templates of `path`, by the configuration's version. `path` is generated at each start, so that a
             change in `path` would be lost.
         drop_in: a file that `path` imports, and that may be changed instead.

@@ -212,7 +212,7 @@ class _Config:
         key = _top_spelling(file.tree, name, self.rules)
         return default if key is None else file.tree[key]
 
-    def _where(self, file: ConfigFile, name: str) -> str:
+    def _key_place(self, file: ConfigFile, name: str) -> str:
         key = _top_spelling(file.tree, name, self.rules)
         return file.where(key) if key else file.path
 
@@ -241,7 +241,7 @@ class _Config:
         self, file: ConfigFile, version: int, plugins: dict[str, Any], disabled: list[str], required: list[str]
     ) -> tuple[dict[str, Any], list[str], list[str], int]:
         """Translate a file's settings to the version of the files before it, as 2.x does."""
-        where = self._where(file, "version")
+        where = self._key_place(file, "version")
         if self.rules.refuses_newer_drop_in:
             self.main_version = self.main_version or version
             if version > self.main_version:
@@ -281,7 +281,7 @@ class _Config:
 
     def _imports(self, file: ConfigFile) -> list[_Import]:
         """List the files that a file imports."""
-        where = self._where(file, "imports")
+        where = self._key_place(file, "imports")
         entries: list[_Import] = []
         for entry in self._get(file, "imports", []):
             path = glob.clean(posixpath.join(posixpath.dirname(file.path), glob.clean(entry)))
@@ -478,7 +478,9 @@ class _Config:
             where = self._last_where(obstacle.path[0])
         else:
             where = self._where_listed("disabled_plugins", obstacle.disabled)
-        fix = f'remove "{self._listed(obstacle.disabled)}" from disabled_plugins' if obstacle.disabled else "fix it"
+        fix = (
+            f'remove "{self._listed_name(obstacle.disabled)}" from disabled_plugins' if obstacle.disabled else "fix it"
+        )
         return Remark(Kind.NEVER_RUNS, where, {"reason": obstacle.reason, "fix": fix})
 
     def _proxies(self, *kinds: str) -> set[str]:
@@ -541,7 +543,7 @@ class _Config:
         """Return the location of a top-level key in the last file that has it. Returns "" if no file has it."""
         for file in reversed(self.files):
             if _top_spelling(file.tree, name, self.rules):
-                return self._where(file, name)
+                return self._key_place(file, name)
         return ""
 
     def _where_listed(self, key: str, name: str) -> str:
@@ -549,10 +551,10 @@ class _Config:
         for file in reversed(self.files):
             names = self._get(file, key, [])
             if name in names or name in map(migration.full_name, names):
-                return self._where(file, key)
+                return self._key_place(file, key)
         return self._last_where(key)
 
-    def _listed(self, name: str) -> str:
+    def _listed_name(self, name: str) -> str:
         """Return a disabled plugin's name in the file's spelling."""
         names = [entry for file in self.files for entry in self._get(file, "disabled_plugins", [])]
         return next((entry for entry in names if name in (entry, migration.full_name(entry))), name)
@@ -570,7 +572,7 @@ class _Config:
         return self.files[0].path if self.files else PATH
 
     def _merged_spelling(self, plugin: str, path: KeyPath) -> KeyPath:
-        """Return a key of the merged table in the spelling of the file whose value counts."""
+        """Return a key of the merged table in the spelling of the file whose value is used."""
         table: Any = self.plugins.get(plugin)
         keys = list(path)
         for number, name in enumerate(path):
@@ -611,7 +613,7 @@ def _old_names(tables: Mapping[str, Any], plugin: str) -> list[str]:
 
 
 def _top_spelling(tree: Mapping[str, Any], name: str, rules: Rules) -> str | None:
-    """Find a top-level key. Of several spellings in 2.x the last spelling counts."""
+    """Find a top-level key. Of several spellings in 2.x the last spelling is used."""
     if rules.is_1:
         return spelling(tree, name, rules)
     return next((key for key in reversed(list(tree)) if key.lower() == name), None)

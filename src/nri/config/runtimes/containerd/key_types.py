@@ -79,7 +79,7 @@ class _Keys(NamedTuple):
         return self.since <= series and (not self.until or series < self.until)
 
 
-def _below(prefix: str, keys: str) -> str:
+def _with_prefix(prefix: str, keys: str) -> str:
     return " ".join(f"{prefix}.{key}" for key in keys.split())
 
 
@@ -92,15 +92,15 @@ NRI = "io.containerd.nri.v1.nri"
 
 _PLUGINS: tuple[tuple[str, _Keys], ...] = (
     (NRI, _Keys(_NRI)),
-    (NRI, _Keys(_below("default_validator", _VALIDATOR), "2.2")),
+    (NRI, _Keys(_with_prefix("default_validator", _VALIDATOR), "2.2")),
     (CRI, _Keys(_CRI_SERVER)),
     (
         CRI,
         _Keys(
             f"""{_CRI_CONTAINERS} {_IMAGES} sandbox_image:str systemd_cgroup:bool disable_cgroup:bool
-            {_below("registry", _REGISTRY_1)} {_below("containerd.runtimes.*", _CRI_RUNTIME_1)}
-            {_below("containerd.default_runtime", _CRI_RUNTIME_1)}
-            {_below("containerd.untrusted_workload_runtime", _CRI_RUNTIME_1)} containerd.snapshotter:str
+            {_with_prefix("registry", _REGISTRY_1)} {_with_prefix("containerd.runtimes.*", _CRI_RUNTIME_1)}
+            {_with_prefix("containerd.default_runtime", _CRI_RUNTIME_1)}
+            {_with_prefix("containerd.untrusted_workload_runtime", _CRI_RUNTIME_1)} containerd.snapshotter:str
             containerd.no_pivot:bool containerd.disable_snapshot_annotations:bool
             containerd.discard_unpacked_layers:bool""",
             until="2.0",
@@ -109,7 +109,7 @@ _PLUGINS: tuple[tuple[str, _Keys], ...] = (
     (
         CRI_RUNTIME,
         _Keys(
-            f"""{_CRI_CONTAINERS} {_below("containerd.runtimes.*", _CRI_RUNTIME_2)} cni.bin_dirs:texts
+            f"""{_CRI_CONTAINERS} {_with_prefix("containerd.runtimes.*", _CRI_RUNTIME_2)} cni.bin_dirs:texts
             cni.use_internal_loopback:bool""",
             "2.0",
         ),
@@ -127,7 +127,7 @@ _PLUGINS: tuple[tuple[str, _Keys], ...] = (
         _Keys(
             f"""{_IMAGES} snapshotter:str disable_snapshot_annotations:bool discard_unpacked_layers:bool
             pinned_images.*:str runtime_platforms.*.platform:str runtime_platforms.*.snapshotter:str
-            {_below("registry", _REGISTRY)} concurrent_layer_fetch_buffer:int use_local_image_pull:bool""",
+            {_with_prefix("registry", _REGISTRY)} concurrent_layer_fetch_buffer:int use_local_image_pull:bool""",
             "2.0",
         ),
     ),

@@ -14,7 +14,7 @@ KeyPath = tuple[str, ...]
 
 
 def spelling(table: Any, name: str, rules: Rules) -> str | None:
-    """Find the key that counts for a name, or None. 1.7 accepts lower case and capitals, 2.x any case."""
+    """Find the key that is used for a name, or None. 1.7 accepts lower case and capitals, 2.x any case."""
     if not isinstance(table, dict):
         return None
     if name in table:
@@ -56,14 +56,14 @@ def first_wrong(tree: Any, types: Mapping[str, Any], rules: Rules, path: KeyPath
             continue
         value = tree[key]
         if isinstance(kind, str):
-            if not _fits(value, kind, rules):
+            if not _has_type(value, kind, rules):
                 return WrongType((*path, key), kind, value)
         elif wrong := first_wrong(value, kind, rules, (*path, key)):
             return wrong
     return None
 
 
-def _fits(value: Any, kind: str, rules: Rules) -> bool:
+def _has_type(value: Any, kind: str, rules: Rules) -> bool:
     """Whether a value has a type."""
     if kind == "texts":
         return isinstance(value, list) and all(type(text) is str for text in value)

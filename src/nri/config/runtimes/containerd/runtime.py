@@ -23,7 +23,7 @@ def _managed_table(tree: Any, release: str, path: str) -> KeyPath:
         return TABLE
     if rules is None:
         reason = "is missing, and the release of containerd, which decides the default version, is not known"
-        raise ConfigError(path, "version", reason, "name the release, such as --release 2.1.9")
+        raise ConfigError(path, "version", reason, "specify the release, such as --release 2.1.9")
     return OLD_TABLE
 
 

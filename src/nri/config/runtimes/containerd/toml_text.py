@@ -88,13 +88,13 @@ class _Translation:
         """Rewrite the text. Raises ConfigError if the dialect refuses a piece that TOML 1.0 accepts."""
         for number, piece in enumerate(self._pieces):
             later = self._pieces[number + 1] if number + 1 < len(self._pieces) else ""
-            new = self._piece(piece, later)
+            new = self._rewritten_piece(piece, later)
             self._parts.append(new)
             if not new.isspace() or "\n" in new:
                 self._before = [*self._before[1:], new]
         return "".join(self._parts)
 
-    def _piece(self, piece: str, later: str) -> str:
+    def _rewritten_piece(self, piece: str, later: str) -> str:
         """Rewrite a piece; `later` is the next piece."""
         is_in_braces = self._brackets[-1:] == ["{"]
         if piece in ("[", "{"):

@@ -1,6 +1,6 @@
 """SPDY/3.1 as used by Kubernetes: frames, headers and connections, without sockets. Every length is bounded."""
 
-from nri.engine.streaming.spdy.connection import Connection, Data, Ended, Event, Opened, Reset
+from nri.engine.streaming.spdy.connection import Connection, Data, Event, Reset, StreamEnded, StreamOpened
 from nri.engine.streaming.spdy.frames import CANCEL, INTERNAL_ERROR, PROTOCOL_ERROR, REFUSED_STREAM
 
 __all__ = [
@@ -10,8 +10,8 @@ __all__ = [
     "REFUSED_STREAM",
     "Connection",
     "Data",
-    "Ended",
     "Event",
-    "Opened",
     "Reset",
+    "StreamEnded",
+    "StreamOpened",
 ]

@@ -24,7 +24,7 @@ _WINDOW_LIMIT: Final = 1 << 31
 _INITIAL_WINDOW_SETTING: Final = 7
 
 
-class Opened(NamedTuple):
+class StreamOpened(NamedTuple):
     """The client has opened a stream. The caller answers with `Connection.reply` or `Connection.reset`."""
 
     stream: int
@@ -38,7 +38,7 @@ class Data(NamedTuple):
     data: bytes
 
 
-class Ended(NamedTuple):
+class StreamEnded(NamedTuple):
     """The client has ended its direction of a stream."""
 
     stream: int
@@ -50,7 +50,7 @@ class Reset(NamedTuple):
     stream: int
 
 
-Event = Opened | Data | Ended | Reset
+Event = StreamOpened | Data | StreamEnded | Reset
 
 
 class _Stream:
@@ -75,13 +75,13 @@ class Connection:
         self.gone_away = False
         self._peers = 0 if client else 1
         self._reader, self._headers, self._packer = FrameReader(), HeaderReader(), HeaderPacker()
-        self._out = bytearray()
+        self._output = bytearray()
         self._streams: dict[int, _Stream] = {}
-        self._last = self._consumed = 0
+        self._last_stream = self._consumed_bytes = 0
         self._windows = False
         self._initial = self._window = frames.WINDOW
         self._steps: dict[int, Callable[[Control], Iterator[Event]]] = {
-            frames.SYN_STREAM: self._opened,
+            frames.SYN_STREAM: self._open_stream,
             frames.RST_STREAM: self._reset,
             frames.SETTINGS: self._settings,
             frames.PING: self._ping,
@@ -101,23 +101,23 @@ class Connection:
 
     def take(self) -> bytes:
         """Return the bytes to send, and forget them."""
-        data = bytes(self._out)
-        self._out.clear()
+        data = bytes(self._output)
+        self._output.clear()
         return data
 
     # --- sending ---
 
     def open(self, headers: Mapping[str, str]) -> int:
         """Open a stream as a client and return its id. The reply of the server is ignored."""
-        self._last = stream = self._last + 2 if self._last else 1
+        self._last_stream = stream = self._last_stream + 2 if self._last_stream else 1
         self._streams[stream] = _Stream(self._initial, sends=True)
-        self._out += control(frames.SYN_STREAM, stream, 0, tail=bytes(2) + self._packer.pack(headers))
+        self._output += control(frames.SYN_STREAM, stream, 0, tail=bytes(2) + self._packer.pack(headers))
         return stream
 
     def reply(self, stream: int) -> None:
         """Accept a stream."""
         if stream in self._streams:
-            self._out += control(frames.SYN_REPLY, stream, tail=self._packer.pack({}))
+            self._output += control(frames.SYN_REPLY, stream, tail=self._packer.pack({}))
 
     def send_window(self, stream: int) -> int:
         """The number of bytes that a stream may send now: 0 if the stream is closed."""
@@ -137,78 +137,78 @@ class Connection:
             return
         state.window -= len(data)
         self._window -= len(data)
-        self._out += data_frame(stream, data, fin=end)
+        self._output += data_frame(stream, data, fin=end)
         if end:
             state.sends = False
-            self._forget(stream)
+            self._forget_stream(stream)
 
     def consumed(self, stream: int, size: int) -> None:
         """Report to the peer that bytes of :class:`Data` are processed, so that the window grows again."""
-        self._consumed += size
-        if self._consumed >= frames.WINDOW // 2:
-            self._out += control(frames.WINDOW_UPDATE, 0, self._consumed)
-            self._consumed = 0
+        self._consumed_bytes += size
+        if self._consumed_bytes >= frames.WINDOW // 2:
+            self._output += control(frames.WINDOW_UPDATE, 0, self._consumed_bytes)
+            self._consumed_bytes = 0
         state = self._streams.get(stream)
         if state is None or not state.receives:
             return
         state.consumed += size
         if state.consumed >= frames.WINDOW // 2:
-            self._out += control(frames.WINDOW_UPDATE, stream, state.consumed)
+            self._output += control(frames.WINDOW_UPDATE, stream, state.consumed)
             state.consumed = 0
 
     def reset(self, stream: int, status: int = frames.CANCEL) -> None:
         """Close a stream in both directions."""
         if self._streams.pop(stream, None) is not None:
-            self._out += control(frames.RST_STREAM, stream, status)
+            self._output += control(frames.RST_STREAM, stream, status)
 
     def go_away(self) -> None:
         """Announce to the peer that new streams are refused."""
-        self._out += control(frames.GOAWAY, self._last, 0)
+        self._output += control(frames.GOAWAY, self._last_stream, 0)
 
     # --- receiving ---
 
     def _data(self, piece: Payload) -> Iterator[Event]:
         state = self._streams.get(piece.stream)
         if state is None or not state.receives:
-            if not 0 < piece.stream <= self._last:
+            if not 0 < piece.stream <= self._last_stream:
                 raise RemoteProtocolError(f"SPDY data on stream {piece.stream}, which was not opened")
             self.consumed(0, len(piece.data))  # this side has reset the stream meanwhile
             return
         if piece.data:
             yield Data(piece.stream, piece.data)
         if piece.fin:
-            yield from self._end(piece.stream)
+            yield from self._end_receiving(piece.stream)
 
-    def _end(self, stream: int) -> Iterator[Event]:
+    def _end_receiving(self, stream: int) -> Iterator[Event]:
         state = self._streams.get(stream)
         if state is not None and state.receives:
             state.receives = False
-            yield Ended(stream)
-            self._forget(stream)
+            yield StreamEnded(stream)
+            self._forget_stream(stream)
 
-    def _forget(self, stream: int) -> None:
+    def _forget_stream(self, stream: int) -> None:
         state = self._streams.get(stream)
         if state is not None and not (state.sends or state.receives):
             del self._streams[stream]
 
-    def _opened(self, frame: Control) -> Iterator[Event]:
+    def _open_stream(self, frame: Control) -> Iterator[Event]:
         stream, headers = frame.stream(), self._headers.read(frame.payload[10:])
-        if not self._peers or not stream & 1 or stream <= self._last:
-            raise RemoteProtocolError(f"SPDY stream {stream} is opened after {self._last}")
-        self._last = stream
+        if not self._peers or not stream & 1 or stream <= self._last_stream:
+            raise RemoteProtocolError(f"SPDY stream {stream} is opened after {self._last_stream}")
+        self._last_stream = stream
         if self.gone_away or len(self._streams) >= MAX_STREAMS:
-            self._out += control(frames.RST_STREAM, stream, frames.REFUSED_STREAM)
+            self._output += control(frames.RST_STREAM, stream, frames.REFUSED_STREAM)
             return
         self._streams[stream] = _Stream(self._initial, sends=not frame.flags & frames.UNIDIRECTIONAL)
-        yield Opened(stream, headers)
+        yield StreamOpened(stream, headers)
         if frame.flags & frames.FIN:
-            yield from self._end(stream)
+            yield from self._end_receiving(stream)
 
     def _more_headers(self, frame: Control) -> Iterator[Event]:
         """Decompress headers without using them, because all blocks share one state of compression."""
         self._headers.read(frame.payload[4:])
         if frame.flags & frames.FIN:
-            yield from self._end(frame.stream())
+            yield from self._end_receiving(frame.stream())
 
     def _reset(self, frame: Control) -> Iterator[Event]:
         if self._streams.pop(frame.stream(), None) is not None:
@@ -216,7 +216,7 @@ class Connection:
 
     def _ping(self, frame: Control) -> Iterator[Event]:
         if frame.number(0) & 1 == self._peers:  # otherwise it is an answer to a ping of this side
-            self._out += control(frames.PING, frame.number(0))
+            self._output += control(frames.PING, frame.number(0))
         yield from ()
 
     def _goaway(self, _: Control) -> Iterator[Event]:

@@ -81,7 +81,7 @@ class FrameReader:
         buffer += data
         while buffer:
             if self._remaining:
-                yield self._piece()
+                yield self._payload_piece()
                 continue
             if len(buffer) < 8:
                 return
@@ -105,7 +105,7 @@ class FrameReader:
             del buffer[: 8 + length]
             yield frame
 
-    def _piece(self) -> Payload:
+    def _payload_piece(self) -> Payload:
         data = bytes(self._buffer[: self._remaining])
         del self._buffer[: self._remaining]
         self._remaining -= len(data)

@@ -32,12 +32,12 @@ _STATUS: Final = (
 )
 
 
-def _counted(word: str) -> bytes:
+def _length_prefixed(word: str) -> bytes:
     return len(word).to_bytes(4, "big") + word.replace("_", " ").encode()
 
 
 #: The initial dictionary of the compression: 1423 bytes of frequent names and values.
-DICTIONARY: Final = b"".join(_counted(word) for word in _WORDS.split()) + _STATUS.encode()
+DICTIONARY: Final = b"".join(_length_prefixed(word) for word in _WORDS.split()) + _STATUS.encode()
 
 #: The maximum length of a decompressed block in bytes.
 MAX_BLOCK_BYTES: Final = 16384

@@ -149,7 +149,7 @@ def test_explain_asks_the_agent_and_shows_values_writes_and_errors(nri, agent_at
 
 def test_explain_accepts_a_pod_or_a_file(nri, agent_at, pod: Path) -> None:
     both = nri("agent", "explain", "shop/web", "--pod", str(pod))
-    assert (both.returncode, "give one of POD and --pod FILE" in both.stderr) == (2, True)
+    assert (both.returncode, "give either POD or --pod FILE" in both.stderr) == (2, True)
     rules_alone = nri("agent", "explain", "--rules", "slo.yaml")
     assert (rules_alone.returncode, "--rules requires --pod FILE" in rules_alone.stderr) == (2, True)
     result = nri("agent", "explain", "--agent-socket", agent_at({"/explain": lambda _: json_answer({"pods": []})}))

@@ -55,7 +55,7 @@ def test_an_existing_pod_is_replaced_on_request(pod: Pod) -> None:
 def test_without_a_runtime_the_exit_code_is_3(nri, tmp_path: Path) -> None:
     result = nri("pod", "ps", "--cri-socket", str(tmp_path / "none"))
     assert result.returncode == 3
-    assert "no such file or directory. Name the runtime's CRI socket with --cri-socket" in result.stderr
+    assert "no such file or directory. Specify the runtime's CRI socket with --cri-socket" in result.stderr
 
 
 def test_without_the_extra_the_error_names_it(dry: Path, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from nri.engine.streaming.spdy import connection, frames
-from nri.engine.streaming.spdy.connection import Connection, Data, Ended, Event, Opened, Reset
+from nri.engine.streaming.spdy.connection import Connection, Data, Event, Reset, StreamEnded, StreamOpened
 from nri.engine.streaming.spdy.frames import control, data_frame
 from nri.errors import RemoteProtocolError
 from tests.support.stream_clients import SpdyClient
@@ -31,7 +31,7 @@ class Both:
 
     def open(self, headers: Mapping[str, str] | None = None, **options: int) -> int:
         stream, data = self.client.open(headers or {}, **options)
-        assert self.give(data)[0] == Opened(stream, headers or {})
+        assert self.give(data)[0] == StreamOpened(stream, headers or {})
         self.server.reply(stream)
         self.pump()
         return stream
@@ -48,7 +48,7 @@ def both() -> Both:
 def test_a_stream_of_the_go_client_is_opened() -> None:
     server = Connection()
     (events,) = server.receive(bytes.fromhex(GO_OPENS))
-    assert events == Opened(1, {"streamtype": "error", "port": "80", "requestid": "0"})
+    assert events == StreamOpened(1, {"streamtype": "error", "port": "80", "requestid": "0"})
     assert server.take() == b""
     server.reply(1)
     assert server.take()[:12] == bytes.fromhex("80030002") + server_length() + bytes.fromhex("00000001")
@@ -63,7 +63,7 @@ def server_length() -> bytes:
 
 def test_bytes_pass_in_both_directions_and_each_direction_ends_separately(both: Both) -> None:
     stream = both.open({"a": "b"})
-    assert both.give(data_frame(stream, b"in", fin=True)) == [Data(stream, b"in"), Ended(stream)]
+    assert both.give(data_frame(stream, b"in", fin=True)) == [Data(stream, b"in"), StreamEnded(stream)]
     both.server.send(stream, b"out")
     both.server.send(stream, b"", end=True)
     both.server.send(stream, b"too late")
@@ -76,10 +76,10 @@ def test_bytes_pass_in_both_directions_and_each_direction_ends_separately(both: 
 
 def test_a_stream_opened_with_the_end_flag_has_one_direction(both: Both) -> None:
     stream, data = both.client.open({}, flags=frames.FIN)
-    assert both.give(data) == [Opened(stream, {}), Ended(stream)]
+    assert both.give(data) == [StreamOpened(stream, {}), StreamEnded(stream)]
     assert both.server.is_open(stream)
     one_way, data = both.client.open({}, flags=frames.UNIDIRECTIONAL)
-    assert both.give(data) == [Opened(one_way, {})]
+    assert both.give(data) == [StreamOpened(one_way, {})]
     assert not both.server.is_open(one_way)
 
 
@@ -128,7 +128,7 @@ def test_ids_of_streams_are_odd_and_increase(both: Both, stream: int) -> None:
 def test_unknown_frames_are_ignored(both: Both) -> None:
     stream = both.open()
     assert both.give(control(99, tail=b"x") + both.client.more(stream, {"more": "headers"})) == []
-    assert both.give(both.client.more(stream, {}, flags=frames.FIN)) == [Ended(stream)]
+    assert both.give(both.client.more(stream, {}, flags=frames.FIN)) == [StreamEnded(stream)]
 
 
 # --- windows -------------------------------------------------------------------------------------------------------
@@ -183,10 +183,13 @@ def test_only_the_client_opens_streams_and_both_sides_answer_pings() -> None:
     client, server = Connection(client=True), Connection()
     streams = [client.open({"streamtype": kind}) for kind in ("error", "stdout")]
     opened = [*server.receive(client.take())]
-    assert opened == [Opened(1, {"streamtype": "error"}), Opened(3, {"streamtype": "stdout"})] and streams == [1, 3]
+    assert opened == [
+        StreamOpened(1, {"streamtype": "error"}),
+        StreamOpened(3, {"streamtype": "stdout"}),
+    ] and streams == [1, 3]
     server.reply(3)
     server.send(3, b"said", end=True)
-    assert [*client.receive(server.take())] == [Data(3, b"said"), Ended(3)]
+    assert [*client.receive(server.take())] == [Data(3, b"said"), StreamEnded(3)]
     assert [*client.receive(control(frames.PING, 2))] == [] and client.take() == control(frames.PING, 2)
     with pytest.raises(RemoteProtocolError, match="SPDY stream 4 is opened"):
         [*Connection(client=True).receive(SpdyClient().open({}, stream=4)[1])]
