@@ -107,7 +107,7 @@ class AgentSettings:
             raise ValueError(f"preview: {min(unknown)} is not a hook or strategy of profile {self.profile}")
         if self.rules.source == "apiserver" and not all(kind.in_api for kind in profile.kinds.values()):
             raise ValueError(
-                f'rules.source = "apiserver": the API server has no rules of profile {self.profile}; use source = "files"'
+                f'rules.source = "apiserver": the API server has no rules of profile {self.profile}; use "files"'
             )
         if not self.modes:
             raise ValueError("modes is empty; choose nri, proxy, hooks or standalone")
