@@ -80,8 +80,9 @@ the names of pods and containers from the annotations of the CRI, and treats a c
 
 `nri doctor` reads both configurations, and checks the keys as dockerd 29 does. `nri config-manager --runtime dockerd`
 enables NRI in daemon.json with the socket /var/run/docker/nri.sock for `--socket-path`; then `systemctl reload docker`.
-dockerd does not start if a key, for example `hosts` or `nri-opts`, is also a flag in docker.service. While NRI is
-enabled, iSulad ends at every UpdateContainerResources of the kubelet.
+dockerd does not start if a key, for example `hosts` or `nri-opts`, is also a flag in docker.service. For iSulad,
+`nri config-manager` enables NRI and CRI v1. iSulad does not start with a `#` comment in daemon.json, and while NRI is
+enabled it ends at every UpdateContainerResources of the kubelet.
 """
 
 
