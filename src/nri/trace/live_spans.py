@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 #: At most this many events and calls wait for the thread, and at most this many events are open.
-_MAX_WAITING, _MAX_OPEN_EVENTS = 8192, 4096
+MAX_WAITING, MAX_OPEN_EVENTS = 8192, 4096
 #: Spans are sent this often, in seconds. A collector has this much time to answer.
-_SEND_S, _ANSWER_S = 1.0, 5.0
+SEND_S, _ANSWER_S = 1.0, 5.0
 #: Failures are logged at most this often, in seconds.
 _REPORT_INTERVAL_S = 60.0
 #: The statuses after which OTLP requires that a request is repeated.
@@ -117,7 +117,7 @@ class SpanExporter:
     def event_begins(self, event: str, serial: int, request: bytes) -> None:
         """Begin the span of an event."""
         place: _Place | None = getattr(self._local, "place", None)
-        if (place is None or place.sampled) and len(self._open) < _MAX_OPEN_EVENTS:
+        if (place is None or place.sampled) and len(self._open) < MAX_OPEN_EVENTS:
             entry = Event(event, serial, self._seed, time.time_ns())
             entry.request = bytes(request)
             self._open[serial] = entry, place
@@ -158,13 +158,13 @@ class SpanExporter:
     # -- the thread ---------------------------------------------------------------------------------------------------
 
     def _put(self, spans: Iterable[dict[str, Any]]) -> None:
-        if len(self._spans) < _MAX_WAITING:
+        if len(self._spans) < MAX_WAITING:
             self._spans.append(spans)
         else:
             self._dropped += 1
 
     def _run(self) -> None:
-        while not self._ended.wait(_SEND_S):
+        while not self._ended.wait(SEND_S):
             self._send()
         self._send()
 

@@ -28,7 +28,7 @@ def collector() -> Iterator[Collector]:
 
 @pytest.fixture
 def exporter(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> Iterator[SpanExporter]:
-    monkeypatch.setattr(live_spans, "_SEND_S", 0.02)
+    monkeypatch.setattr(live_spans, "SEND_S", 0.02)
     exporter_ = SpanExporter(collector.endpoint + "/", "nri-engine")
     try:
         yield exporter_
@@ -126,8 +126,8 @@ def test_spans_wait_for_a_collector_that_fails_for_a_while(
 def test_without_a_collector_a_bounded_number_of_spans_waits(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(live_spans, "_MAX_WAITING", 2)
-    monkeypatch.setattr(live_spans, "_MAX_OPEN_EVENTS", 1)
+    monkeypatch.setattr(live_spans, "MAX_WAITING", 2)
+    monkeypatch.setattr(live_spans, "MAX_OPEN_EVENTS", 1)
     exporter = SpanExporter("https://127.0.0.1:1", "x")
     exporter.event_begins("CreateContainer", 7, REQUEST)
     exporter.event_begins("CreateContainer", 8, REQUEST)
