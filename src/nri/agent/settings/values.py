@@ -105,6 +105,10 @@ class AgentSettings:
             raise ValueError(f"gates.{min(unknown)} is not a hook or strategy of profile {self.profile}")
         if unknown := set(self.preview) - (profile.gates.keys() - profile.switches.keys()):
             raise ValueError(f"preview: {min(unknown)} is not a hook or strategy of profile {self.profile}")
+        if self.rules.source == "apiserver" and not all(kind.in_api for kind in profile.kinds.values()):
+            raise ValueError(
+                f'rules.source = "apiserver": the API server has no rules of profile {self.profile}; use "files"'
+            )
         if not self.modes:
             raise ValueError("modes is empty; choose nri, proxy, hooks or standalone")
         if self.pods.source == "nri" and not {"nri", "proxy"} & set(self.modes):

@@ -7,6 +7,7 @@ effect. Only NRI's keys in an operator's file change, and a copy of its old cont
 from __future__ import annotations
 
 import difflib
+import json
 import os
 import re
 import subprocess
@@ -119,7 +120,15 @@ def plan(root: str, program: str, timeouts: Timeouts, path: str = "", release: s
     file = runtime.managed_file._replace(path=path) if path else runtime.managed_file
     before = _text(root, file.path)
     text = file.new_text if before is None else before
-    content = parse_text(Source(file.path, text, file.format))
+    try:
+        content = parse_text(Source(file.path, text, file.format))
+    except ConfigError:
+        if file.format != "json" or runtime.read(DiskTree(root), release, path).failure is not None:
+            raise
+        values |= file.defaults
+        step = "change it by hand: " + ", ".join(f"{json.dumps(key)}: {json.dumps(values[key])}" for key in values)
+        reason = "has a comment or a key twice, and cannot be changed safely"
+        raise ConfigError(file.path, "", reason, step) from None
     table = file.table(content, release, file.path)
     existing = _table_at(content, table)
     values |= {key: value for key, value in file.defaults.items() if not existing.get(key)}

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from nri.adaptation import AdaptationSettings
 from nri.api.default_validator import ValidatorConfig
@@ -398,6 +399,27 @@ class NriConfig(AdaptationSettings):
 
 
 @dataclass(frozen=True, slots=True)
+class TracingConfig:
+    """Settings of OpenTelemetry traces: a span for each call of the CRI, each event of NRI and each call of a plugin.
+
+    Attributes:
+        endpoint: the address of a collector that receives OTLP over HTTP, for example ``http://127.0.0.1:4318``. If
+            empty, no spans are sent.
+    """
+
+    endpoint: str = ""
+
+    def __post_init__(self) -> None:
+        try:
+            url = urlsplit(self.endpoint)
+            valid = not self.endpoint or bool(url.scheme in ("http", "https") and url.hostname and url.port != 0)
+        except ValueError:  # the port is not a number
+            valid = False
+        if not valid:
+            raise ValueError(f'endpoint "{self.endpoint}" is not an http:// or https:// address')
+
+
+@dataclass(frozen=True, slots=True)
 class DomainConfig:
     """A separate set of pods, containers and images, for another client than the kubelet. All domains share plugins.
 
@@ -444,6 +466,7 @@ class EngineConfig:
     streaming: StreamingConfig = StreamingConfig()
     nri: NriConfig = NriConfig()
     http: HttpSettings = field(default_factory=HttpSettings)
+    tracing: TracingConfig = TracingConfig()
 
     def __post_init__(self) -> None:
         sockets = {"socket": self.socket}

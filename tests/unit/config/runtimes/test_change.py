@@ -168,6 +168,17 @@ def test_isulad_gets_cri_v1_and_timeouts_in_seconds(
     assert plan(str(root), "isulad", Timeouts(*timeouts)).after == (root / ISULAD).read_text()
 
 
+@pytest.mark.parametrize("text", ["{} // none", '{"group": "a", "group": "b"}'])
+def test_a_file_that_only_isulad_reads_is_changed_by_hand(root: Path, text: str) -> None:
+    (root / "etc/isulad").mkdir()
+    (root / ISULAD).write_text(text)
+    with pytest.raises(ConfigError, match=r'a comment or a key twice.*"nri-support": true, "enable-cri-v1": true'):
+        turn_on(root, "isulad")
+    (root / ISULAD).write_text("{} # none")
+    with pytest.raises(ConfigError, match="not valid JSON"):
+        turn_on(root, "isulad")
+
+
 @pytest.mark.parametrize("runtime", ["isulad", "crio"])
 def test_a_runtime_that_reads_one_file_takes_no_other(root: Path, runtime: str) -> None:
     with pytest.raises(ConfigError, match=r"--file: .* does not read another file"):
