@@ -9,6 +9,8 @@ from tools.deployment.agent.table import MODES, Row, read
 
 __all__ = ["modes", "needs"]
 
+_MODES = ("nri", "proxy", "standalone")
+
 
 def needs() -> Iterator[tuple[str, ...]]:
     """The access to a node that choices open; choices of one kind with the same access share a row."""
@@ -32,18 +34,19 @@ def _more(row: Row) -> str:
 
 def modes() -> Iterator[tuple[str, ...]]:
     """The effects of hooks that one mode lacks; the tests of the transports use the same table."""
-    columns = ("nri", "proxy", "standalone")
-    yield ("hook", "effect", *columns)
-    modes_by_effect: dict[tuple[str, str], set[str]] = {}
+    modes_by_effect: dict[tuple[str, str, str], set[str]] = {}
     for case in hook_modes.CASES:
         for effect in case.effects:
-            modes_by_effect.setdefault((case.hook, f"{effect.place}: {_effect(effect)}"), set()).update(effect.modes)
-    before = ""
-    for (hook, what), where in sorted(modes_by_effect.items()):
-        if not where or where.issuperset(columns):  # in force on none of the tested machines, or in every mode
+            modes_by_effect.setdefault((case.hook, _effect(effect), effect.place), set()).update(effect.modes)
+    places: dict[tuple[str, str], dict[str, list[str]]] = {}
+    for (hook, what, place), where in sorted(modes_by_effect.items()):
+        if not where or where.issuperset(_MODES):  # in force on none of the tested machines, or in every mode
             continue
-        yield (hook if hook != before else "", what, *("yes" if mode in where else "no" for mode in columns))
-        before = hook
+        names = ", ".join(f"`{mode}`" for mode in _MODES if mode in where)
+        places.setdefault((hook, names), {}).setdefault(what, []).append(place)
+    yield ("hook", "effect", "only in mode")
+    for (hook, names), effects in places.items():
+        yield (hook, ", ".join(f"{what} ({', '.join(texts)})" for what, texts in effects.items()), names)
 
 
 def _effect(effect: hook_modes.Effect) -> str:

@@ -15,9 +15,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 HEADINGS = {
-    "rules": ("rule", "reference", "here, by default"),
-    "choices": ("what", "there", "here"),
-    "quirks": ("what", "there", "here"),
+    "rules": ("rule", "here, by default", "reference"),
+    "choices": ("what", "here", "nri-plugins"),
+    "quirks": ("what", "here", "Koordinator"),
 }
 FILES = {
     "rules": "src/nri/rules.py",
@@ -56,9 +56,9 @@ def attributes(path: Path) -> Iterator[tuple[str, str, str]]:
 
 
 def cells(attribute: str, docstring: str) -> tuple[str, str]:
-    """What the reference does, and what is done here. LookupError if the docstring lacks this or the reason."""
+    """What is done here, and what the reference does. LookupError if the docstring lacks this or the reason."""
     summary, *parts = _FIELD.split(docstring)
     texts = {name: " ".join(text.split()) for name, text in zip(parts[::2], parts[1::2], strict=True)}
     if not {"Reference", "Why"} <= texts.keys():
         raise LookupError(f"{attribute}: the docstring needs the fields :Reference: and :Why:")
-    return texts["Reference"], texts.get("Here", " ".join(summary.split()))
+    return texts.get("Here", " ".join(summary.split())), texts["Reference"]

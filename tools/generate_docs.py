@@ -109,7 +109,7 @@ def type_of(field: Any) -> str:
 
 
 def messages() -> str:
-    """Every message, in groups."""
+    """Every message, in groups; small messages without explanations share a table."""
     texts = comments()
     remaining = dict(FILE.message_types_by_name)
     out = []
@@ -117,29 +117,36 @@ def messages() -> str:
         out.append(f"## {group}\n")
         alike: dict[str, list[str]] = {}
         for message in [remaining.pop(name) for name in names.split() if name in remaining]:
-            fields = ", ".join(f"{field.number} `{field.name}` (`{type_of(field)}`)" for field in message.fields)
-            if any(texts.get(f"{message.name}.{field.name}", ("", ""))[0] for field in message.fields):
+            explained = any(texts.get(f"{message.name}.{field.name}", ("", ""))[0] for field in message.fields)
+            if explained or len(message.fields) > 2:
                 out.append(message_section(message, texts))
             else:
+                fields = ", ".join(declaration(field) for field in message.fields)
                 alike.setdefault(fields or "none", []).append(f"`{message.name}`")
         if alike:
-            out.append(f"### Plain messages: {group}\n")
+            out.append(f"### Other messages: {group}\n")
             out.append(table(("fields", "messages"), [(fields, ", ".join(names)) for fields, names in alike.items()]))
     if remaining:
         raise KeyError(f"put into a group of GROUPS: {', '.join(remaining)}")
     return "\n".join(out)
 
 
+def declaration(field: Any, added: str = "") -> str:
+    """A field as the .proto declares it, and the release that added it."""
+    return f"`{type_of(field)} {field.name} = {field.number}`" + (f" ({added.removesuffix('.0')})" if added else "")
+
+
 def message_section(message: Any, texts: dict[str, tuple[str, str]]) -> str:
-    """One message: its comment and its fields."""
-    words, since = texts.get(message.name, ("", ""))
-    note = " ".join(part for part in (words, f"*Since {since}.*" if since else "") if part)
-    rows = []
+    """One message: its comment and its fields; neighbours without an explanation share a row."""
+    rows: list[tuple[str, str]] = []
     for field in sorted(message.fields, key=lambda field: int(field.number)):
         text, added = texts.get(f"{message.name}.{field.name}", ("", ""))
-        meaning = " ".join(part for part in (text, f"*Since {added}.*" if added else "") if part)
-        rows.append((str(field.number), f"`{field.name}`", f"`{type_of(field)}`", meaning))
-    body = table(("#", "field", "type", "meaning"), rows)
+        cell = declaration(field, added)
+        if rows and not text and not rows[-1][1]:
+            cell = f"{rows.pop()[0]}, {cell}"
+        rows.append((cell, text))
+    body = table(("field", "meaning"), rows) if any(text for _, text in rows) else f"{rows[0][0]}\n"
+    note = texts.get(message.name, ("", ""))[0]
     return f"### {message.name}\n\n" + (f"{note}\n\n" if note else "") + body
 
 
@@ -155,9 +162,9 @@ def enums() -> str:
         values = []
         for value in enum.values:
             added = texts.get(f"{name}.{value.name}", ("", ""))[1]
-            values.append(f"{value.number}&nbsp;`{value.name}`" + (f" ({added})" if added else ""))
+            values.append(f"{value.number}&nbsp;`{value.name}`" + (f" ({added.removesuffix('.0')})" if added else ""))
         rows.append((f"`{name}`", ", ".join(values)))
-    return table(("enum", "values (release that added one)"), rows)
+    return table(("enum", "values"), rows)
 
 
 def services() -> str:
@@ -172,7 +179,7 @@ def services() -> str:
                 continue
             types = (method.input_type.name, method.output_type.name)
             usual = types == (f"{method.name}Request", f"{method.name}Response")
-            names = "" if usual else f" Takes `{types[0]}`, gives `{types[1]}`."
+            names = "" if usual else f" Takes `{types[0]}`, returns `{types[1]}`."
             rows.append((service.name, f"`{method.name}`", texts[f"{service.name}.{method.name}"][0] + names))
     return table(("service", "method", "meaning"), rows)
 
@@ -196,9 +203,10 @@ def events() -> str:
 def runtime_versions() -> str:
     """Which release of a runtime brought which NRI, for those that do not say."""
     rows = [
-        (name, release.removeprefix("v"), nri.removeprefix("v")) for name in RUNTIMES for release, nri in RUNTIMES[name]
+        (name, ", ".join(f"{release.removeprefix('v')}: {nri.removeprefix('v')}" for release, nri in RUNTIMES[name]))
+        for name in RUNTIMES
     ]
-    return table(("runtime", "from release", "NRI"), rows)
+    return table(("runtime", "first release: its NRI"), rows)
 
 
 def go_table(names: Iterable[tuple[str, str, str]]) -> Callable[[], str]:
@@ -220,11 +228,20 @@ def knobs() -> str:
 
     rows = []
     for row in KNOBS.values():
-        nested = "yes" if row.nested else ""
         kernels = dict.fromkeys(place.only for place in (*row.v1, *row.v2) if place.only)
         since = ", ".join([*([f"Linux {row.since}"] if row.since else []), *kernels])
-        rows.append((f"`{row.name}`", row.unit, files(row.v1, row.instead), files(row.v2, row.instead), nested, since))
-    return table(("knob", "value", "cgroup v1", "cgroup v2", "nested", "kernels"), rows)
+        since = since.replace("Anolis OS and Alibaba Cloud Linux", "Anolis")
+        rows.append(
+            (
+                f"`{row.name}`",
+                row.unit.removesuffix(", -1 for no limit"),
+                files(row.v1, row.instead),
+                files(row.v2, row.instead),
+                since,
+            )
+        )
+    nested = ", ".join(f"`{row.name}`" for row in KNOBS.values() if row.nested)
+    return f"{table(('knob', 'value', 'cgroup v1', 'cgroup v2', 'kernels'), rows)}\nNested knobs: {nested}.\n"
 
 
 def plugin_needs() -> str:
@@ -244,24 +261,27 @@ def plugin_needs() -> str:
 
 def plugin_effects() -> str:
     """What becomes of what pods ask the bundled plugins for, as measured on each runtime; notes below it."""
-    rows, before = [], ""
+    requests_by_cells: dict[tuple[str, ...], list[str]] = {}
+    effective: dict[str, list[str]] = {}
     notes: dict[str, list[str]] = {}
-    alike: list[str] = []
     for plugin, request, *cells, note in bundled_matrix.rows():
         short = request.replace(".noderesource.dev", "")
         if set(cells) == {"effective"}:
-            alike.append(f"{plugin} ({short})")
-            if note:
-                notes.setdefault(note, []).append(short)
-            continue
-        rows.append((plugin if plugin != before else "", short, *cells))
-        before = plugin
+            effective.setdefault(plugin, []).append(short)
+        else:
+            requests_by_cells.setdefault((plugin, *cells), []).append(short)
         if note:
             notes.setdefault(note, []).append(short)
+    rows, before = [], ""
+    for (plugin, *cells), requests in requests_by_cells.items():
+        rows.append((plugin if plugin != before else "", ", ".join(requests), *cells))
+        before = plugin
     runtimes = ("containerd 1.7", "containerd 2.1", "containerd 2.4", "our engine")
     lines = (f"- {', '.join(request)}: {note}." for note, request in notes.items())
-    head = f"Effective in all runtimes: {', '.join(alike)}.\n"
-    return "\n".join([head, table(("plugin", "requested", *runtimes), rows), *lines])
+    everywhere = "; ".join(f"{plugin}: {', '.join(requests)}" for plugin, requests in effective.items())
+    return "\n".join(
+        [f"Effective in all runtimes: {everywhere}.\n", table(("plugin", "requested", *runtimes), rows), *lines]
+    )
 
 
 def agent_metrics() -> str:
@@ -271,9 +291,14 @@ def agent_metrics() -> str:
 
 
 def proxy_table() -> str:
-    """What of an adjustment the proxy can put into requests of the CRI."""
-    rows = [(f"`{path}`", f"`{row.how}`" if row.how else "no", row.limits) for path, row in TABLE.items()]
-    return table(("field", "in the CRI", "limits, or why not"), rows)
+    """What of an adjustment the proxy can put into requests of the CRI, and what not, with the reason."""
+    rows = [(f"`{path}`", f"`{row.how}`", row.limits) for path, row in TABLE.items() if row.how]
+    fields: dict[str, list[str]] = {}
+    for path, row in TABLE.items():
+        if not row.how:
+            fields.setdefault(row.limits, []).append(f"`{path}`")
+    reasons = "".join(f"- {', '.join(paths)}: {reason}.\n" for reason, paths in fields.items())
+    return f"{table(('field', 'in the CRI', 'limits'), rows)}\nNot in the CRI:\n\n{reasons}"
 
 
 def rows_of(function: Callable[[], Iterable[tuple[str, ...]]]) -> Callable[[], str]:

@@ -10,6 +10,9 @@ from nri.engine.config import ENGINE_SETTINGS
 
 __all__ = ["agent_settings", "engine_settings"]
 
+#: More values than this are not listed.
+_MAX_VALUES = 12
+
 
 def table_of(key: Key) -> str:
     """The name of the table that a key is in; "" at the top of the file."""
@@ -29,8 +32,14 @@ def cell(text: str) -> str:
 
 
 def default_of(key: Key) -> str:
-    """The default of a key, as a file has it."""
-    return "required" if key.needed else f"`{key.default}`" if key.default else ""
+    """The default of a key, as a file has it; its type if there is no default; all values if there are few."""
+    kind = key.kind if len(key.kind.split(", ")) <= _MAX_VALUES else "list of names"
+    default = f"`{key.default}`" if key.default else ""
+    if key.needed:
+        return f"{cell(kind)}, required"
+    if " of " in kind and ", " in kind and default:
+        return f"{default}; {cell(kind)}"
+    return default or cell(kind)
 
 
 def engine_settings() -> str:
@@ -51,10 +60,7 @@ def sections(keys: Iterable[Key]) -> str:
         tables.setdefault(table_of(key), []).append(key)
     for table, rows in tables.items():
         out.append(f"## {title(table)}\n")
-        out.append("| key | type | default | meaning |\n|---|---|---|---|")
-        out += [
-            f"| `{key.key.rpartition('.')[2]}` | {cell(key.kind)} | {default_of(key)} | {cell(key.meaning)} |"
-            for key in rows
-        ]
+        out.append("| key | default, or type | meaning |\n|---|---|---|")
+        out += [f"| `{key.key.rpartition('.')[2]}` | {default_of(key)} | {cell(key.meaning)} |" for key in rows]
         out.append("")
     return "\n".join(out)

@@ -22,9 +22,7 @@ _OLD: dict[str, Cell] = {"1.7": IGNORED, "2.1": IGNORED}
 _NEVER: dict[str, Cell] = dict.fromkeys(RUNTIMES, IGNORED)
 #: What runc says of files of cgroup v2 on a machine with cgroup v1.
 _V1: dict[str, Cell] = {**dict.fromkeys(RUNTIMES, "refused: cannot use unified on cgroup v1"), "nri": IGNORED}
-_V1_NOTE = (
-    "files of cgroup v2, which the tests' machines do not have: runc refuses the container, our engine leaves them out"
-)
+_V1_NOTE = "the tests' machines lack these files of cgroup v2: runc refuses the container, our engine omits them"
 _NEWER: Cell = {"runc": IGNORED, "runc13": EFFECTIVE, "crun": IGNORED}
 _EXCEPTIONS: dict[str, tuple[dict[str, Cell], str]] = {
     "cdi": ({"1.7": IGNORED}, ""),
@@ -33,7 +31,7 @@ _EXCEPTIONS: dict[str, tuple[dict[str, Cell], str]] = {
     **dict.fromkeys(("scheduler", "calm", "calm-balloon"), ({**_OLD, "2.4": _NEWER, "nri": _NEWER}, "")),
     "cpu": (
         {},
-        "these machines have one memory node; in a guest with two, memory nodes, too, are those that were decided",
+        "measured on machines with one memory node; in a guest with two, memory nodes are pinned, too",
     ),
     "net-device": (_NEVER, ADJUSTMENTS["net-device"].note),
     "memory-policy": (_NEVER, ADJUSTMENTS["memory-policy"].note),
@@ -46,13 +44,13 @@ _EXCEPTIONS: dict[str, tuple[dict[str, Cell], str]] = {
     "mpolset": (_OLD, ""),
     "memtierd": (
         {"nri": {"runc": EFFECTIVE, "runc13": EFFECTIVE, "crun": "refused: no cgroup below"}},
-        "where both versions of cgroups are mounted crun makes containers' in version 1 alone; memtierd needs 2",
+        "with both cgroup versions mounted, crun uses only version 1; memtierd needs version 2",
     ),
     "counted": (_NEVER, "the tests' machines have no resctrl"),
-    "required": (_OLD, "before 2.4 the plugin ends at its start and says that the runtime knows no event of it"),
+    "required": (_OLD, "before 2.4 the plugin ends at its start, because the runtime lacks its event"),
     BACK: (
         {"1.7": GONE},
-        "1.7 reports a pod's stop when its network is gone: then the kernel has brought cards back, and ended veths",
+        "1.7 reports a pod's stop after its network was removed: the kernel has moved cards back, and deleted veths",
     ),
 }
 """Case -> runtime -> what it is there if it is not effective, for all OCI runtimes or by OCI runtime; and a note."""

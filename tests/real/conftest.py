@@ -1,6 +1,7 @@
-"""Fixtures: the three containerds, each with the recording plugin, or started anew with a test's own settings.
+"""Fixtures: three containerds, each with the recording plugin, or started anew with a test's own settings.
 
-Every test here runs on each of them. What is missing on the machine is said by tests/support/needs.py.
+Every test here runs on each of them; tests of configuration files also run on containerd 2.3. What is
+missing on the machine is said by tests/support/needs.py.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from tests.real.plugin_process import PluginProcess
+from tests.real.support_matrix import RUNTIMES
 from tests.support.needs import need, need_machine, need_root
 from tests.support.oci_runtimes import newer_runc, wrapped_crun
-from tools.runtimes import RELEASES, Containerd, Installed, MissingError, install
+from tools.runtimes import Containerd, Installed, MissingError, install
 from tools.runtimes.config import DaemonSettings
 from tools.runtimes.leftovers import sweep
 from tools.runtimes.machine import ensure_packages
@@ -41,7 +43,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(900))
 
 
-@pytest.fixture(scope="session", params=RELEASES)
+@pytest.fixture(scope="session", params=RUNTIMES)
 def key(request: pytest.FixtureRequest) -> str:
     """The containerd release that the test runs on."""
     return str(request.param)

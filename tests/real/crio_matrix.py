@@ -46,28 +46,25 @@ DIFFERENCES = """\
 
 Measured on CRI-O 1.37.0.
 
-- **After a failed creation** plugins get neither StopContainer nor RemoveContainer, not even when the pod is removed.
-  Free reserved resources when the pod is removed, or compare with the state of `synchronize`.
+- **After a failed creation** plugins get neither StopContainer nor RemoveContainer. Free reserved resources when the
+  pod is removed, or compare with the state of `synchronize`.
 - **A container that dies while CRI-O is down** gets neither event, and is missing from Synchronize.
-- **An error fails** RunPodSandbox, CreateContainer, UpdateContainer, UpdatePodSandbox and StopPodSandbox; not
-  StartContainer, StopContainer, RemoveContainer, RemovePodSandbox, nor what begins with Post. There it is only
-  logged.
-- **The failure policy is ignored** (NRI below 0.12.4); the plugin logs this.
-- **Evictions** are ignored.
-- **Swap equals the memory limit.** On cgroup v1 raising the limit alone fails: give `set_memory_swap` with it.
-- **An update of another container that fails**, returned by `create_container`, refuses the creation unless the
-  update has `set_ignore_failure()`.
+- **An error fails** RunPodSandbox, CreateContainer, UpdateContainer, UpdatePodSandbox and StopPodSandbox. For all other
+  events it is only logged.
+- **The failure policy and evictions** are ignored (NRI below 0.12.4); the plugin logs this.
+- **Swap equals the memory limit.** On cgroup v1 raising the limit alone fails: also call `set_memory_swap`.
+- **A failed update of another container** in the answer of `create_container` refuses the creation, unless the update
+  has `set_ignore_failure()`.
 - **A memory limit below 12 MiB** in an adjustment is refused.
-- **A PATH that a plugin adds is lost** when the image sets one: the variable is there twice, and the second wins.
+- **A PATH that a plugin adds is lost** if the image sets one.
 - **Annotations of a container** include the pod's and those that begin with `io.kubernetes.cri-o.`. Overriding
   `io.kubernetes.cri-o.ContainerID` changes the id in all later events.
-- **Values**: PostStartContainer has the state "created" and `started_at` 0; unset shares, quota and period are present
-  as 0; the `pid` of a pod is 0.
+- **Values**: PostStartContainer has the state "created" and `started_at` 0; unset shares, quota and period are 0; the
+  `pid` of a pod is 0.
 - **StopPodSandbox waits for the grace period** of running containers.
 
-CRI-O reads all files of `crio.conf.d` with any name, also in folders below it. Durations may be whole nanoseconds,
-keys may have any case, and an empty `nri_listen` means the default. The keys of the default validator override earlier
-files one by one. With a value of another type in any table CRI-O does not start; unknown keys have no effect. Of a key
-in two spellings (`Enable_NRI` and `enable_nri`), CRI-O takes one at random. `nri doctor` follows these rules, but
-prefers the spelling in lower case.
+CRI-O reads all files in and below `crio.conf.d`. Durations may be whole nanoseconds, keys may have any case, and an
+empty `nri_listen` means the default. The keys of the default validator override earlier files one by one. A value of a
+wrong type in any table prevents the start; unknown keys have no effect. Of a key in two spellings (`Enable_NRI` and
+`enable_nri`), a random one counts. `nri doctor` follows these rules, but prefers lower case.
 """

@@ -31,9 +31,9 @@ ADJUSTMENTS = {
 }
 """The adjustments that are not applied; all others are."""
 
-NOTES = """ *left out*: the machine cannot apply the field; the engine's log and `nri why` name it with the reason. On
-cgroup v2 the engine applies `add_unified` and `add_hugepage_limit`, and on both versions the block I/O classes of its
-configuration.
+NOTES = """*left out* means that the machine cannot apply the field; the engine's log and `nri why` give the reason.
+On cgroup v2 the engine applies `add_unified` and `add_hugepage_limit`, and with configured classes also
+`set_blockio_class`.
 """
 
 UPDATES = dict.fromkeys(

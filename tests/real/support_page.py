@@ -18,9 +18,8 @@ PAGE = Path(__file__).resolve().parents[2] / "docs/reference/runtimes.md"
 TEMPLATE = """\
 # What each runtime supports
 
-Measured on the real runtimes: containerd and our engine by the tests, CRI-O once, by hand. `python -m
-tests.real.support_page --write` writes this page. [`nri conformance runtime`](../howto/examine.md) measures your
-runtime.
+Measured on the real runtimes: containerd and our engine by the tests, CRI-O once, by hand. [`nri conformance
+runtime`](../howto/examine.md) measures your runtime. (`python -m tests.real.support_page --write` writes this page.)
 
 | | runtime | from | NRI library |
 |---|---|---|---|
@@ -30,41 +29,40 @@ runtime.
 | **CRI-O** | CRI-O 1.37.0 | built from its source, with runc 1.1.5 on cgroup v1 | 0.12.0 |
 | **nri** | [our own engine](../howto/engine.md) | this package, with runc 1.1.5 on cgroup v1 | this one |
 
-*ignored* means that the runtime accepts the field and does nothing, without an error. An unknown protobuf field is
-lost in the same way.
+*ignored* means that the runtime accepts the field and does nothing, without an error, as for an unknown protobuf field.
 {notes}
 ## Events, in order
 
 {events}
-The plugin library asks each runtime only for events that it knows. A plugin that is late in `create_container` is late
-in `ValidateContainerAdjustment` as well, and the container is refused whatever its failure policy says.
+The plugin library subscribes only to events that the runtime knows. If a validator is late in `create_container`, it is
+also late in `ValidateContainerAdjustment`, and the container is refused whatever its failure policy is.
 
 ## Configure, Synchronize and pre-installed plugins
 
 {facts}
 ## Adjustments
 
-Read back from inside the container, from its process or its cgroup, otherwise from the OCI spec.
+Read back from inside the container, from its process or its cgroup, or else from the OCI spec.
 
 {adjustments}
 ## Updates of running containers, unsolicited or returned by handlers
 
 {updates}
-containerd applies memory limit, CPU shares, quota, period and cpuset, huge pages and unified values of an update, and
-drops the rest.
+Of an update, containerd applies memory limit, CPU shares, quota, period and cpuset, huge pages and unified values.
 
 {differences}
 ## Docker Engine and iSulad
 
-Both have a part of NRI. Measured with dockerd of its development branch (August 2026, release 29), and iSulad 2.1.6.
+Both support a part of NRI. Measured with dockerd of its development branch (August 2026, release 29), and iSulad 2.1.6.
 
 | | Docker Engine 29 | iSulad 2.1.6 |
 |---|---|---|
 | state | experimental, off by default | with CRI v1 only |
-| turned on by | `"nri-opts": {{"enable": true}}` or the flag `--nri-opts` | `"nri-support"` and `"enable-cri-v1"` |
+| enabled by | `"nri-opts": {{"enable": true}}` or the flag `--nri-opts` | `"nri-support"` and `"enable-cri-v1"` |
 | socket | none, until `"socket-path"` is set | /var/run/nri/nri.sock |
 | folder of plugins | /usr/libexec/docker/nri-plugins | /opt/nri/plugins; each plugin must have a configuration file |
-| calls itself | `docker` | `v2`, version `2.0.0-beta.2+unknown` |
+| name | `docker` | `v2`, version `2.0.0-beta.2+unknown` |
+
 | events | Synchronize, CreateContainer | all of NRI 0.6.1 |
 | environment | additions and changes | the creation fails |
 | mounts | additions, with the option `ro` | additions |
@@ -80,10 +78,11 @@ A plugin of this package omits fields that they do not apply, with one warning; 
 `NRI_UNSUPPORTED=refuse`) the handler fails instead. For iSulad it adds CPUs and memory nodes to CPU settings, reads
 the names of pods and containers from the annotations of the CRI, and treats a container with a pid as running.
 
-`nri doctor` reads both configurations. `nri config-manager --runtime dockerd` enables NRI in daemon.json with the
-socket /var/run/docker/nri.sock for `--socket-path`; `systemctl reload docker` is enough. The types and values
-of all keys are checked as by dockerd 29. dockerd does not start if a key, for example `hosts` or `nri-opts`, is also a
-flag in docker.service. iSulad ends at every UpdateContainerResources of the kubelet while NRI is enabled.
+`nri doctor` reads both configurations, and checks the keys as dockerd 29 does. `nri config-manager --runtime dockerd`
+enables NRI in daemon.json with the socket /var/run/docker/nri.sock for `--socket-path`; then `systemctl reload docker`.
+dockerd does not start if a key, for example `hosts` or `nri-opts`, is also a flag in docker.service. For iSulad,
+`nri config-manager` enables NRI and CRI v1. iSulad does not start with a `#` comment in daemon.json, and while NRI is
+enabled it ends at every UpdateContainerResources of the kubelet.
 """
 
 

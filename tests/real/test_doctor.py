@@ -15,7 +15,7 @@ from nri.config.runtimes.file_tree import DiskTree
 from nri.config.runtimes.reading import Kind, RuntimeNri
 from tests.real.conftest import Runtime
 from tests.support.containerd_files import draw_files
-from tools.runtimes import Installed
+from tools.runtimes import RELEASES, Installed
 
 TABLE = '[plugins."io.containerd.nri.v1.nri"]\n'
 
@@ -83,6 +83,7 @@ def settings_of_dump(table: dict[str, str]) -> dict[str, object]:
     return {key: defaults[key] if value in ("", 0.0) and value is not False else value for key, value in values.items()}
 
 
+@pytest.mark.parametrize("key", RELEASES, indirect=True)
 @pytest.mark.parametrize("case", CASES)
 def test_the_doctor_reads_the_same_configuration_as_containerd(installed: Installed, tmp_path: Path, case: str) -> None:
     main, extra = (text.replace("VERSION", str(installed.release.config_version)) for text in CASES[case])
@@ -95,6 +96,7 @@ def test_the_doctor_reads_the_same_configuration_as_containerd(installed: Instal
     assert settings_of(reading.nri) == settings_of_dump(expected), reading.remarks
 
 
+@pytest.mark.parametrize("key", RELEASES, indirect=True)
 @pytest.mark.parametrize("seed", range(5))
 def test_the_doctor_agrees_with_containerd_about_random_files(installed: Installed, tmp_path: Path, seed: int) -> None:
     random = Random(seed)

@@ -19,7 +19,7 @@ from tests.support.waiting import wait_for
 from tools.compiled import ROOT
 
 #: Of this machine, read-only at the same places.
-_BOUND = ("/usr", str(ROOT), *({sys.prefix} - {"/usr"}))
+_BOUND = ("/usr", str(ROOT), *({os.path.realpath(sys.prefix)} - {"/usr"}))
 _FOLDERS = ("etc/systemd/system", "proc", "sys", "dev", "run", "tmp", "var/lib", "var/log")
 _LINKS = ("bin", "sbin", "lib", "lib64")
 _CGROUPS = Path("/sys/fs/cgroup")

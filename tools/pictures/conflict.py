@@ -12,10 +12,8 @@ from nri.errors import ConflictError
 from tools.pictures.svg import Picture
 
 ALT = (
-    "Three plugins answer CreateContainer. 10-numa sets the variable ZONE and the CPUs 0-3, and owns both. 15-log sets "
-    "the variable LOG, another entry of the same list, and owns it. 20-pin sets the variable DEBUG and the CPUs 4-7: "
-    "the CPUs are owned by 10-numa, so nothing of its answer is taken, and the container is not created. The error "
-    "names both plugins."
+    "10-numa sets the variable ZONE and the CPUs. 15-log sets another variable. 20-pin sets a third variable and the "
+    "CPUs: its answer is refused, the container is not created, and the error names 20-pin and 10-numa."
 )
 CONTAINER = "web"
 #: Plugin -> the fields of its answer: name in the API's enum, key, value.

@@ -5,10 +5,8 @@ from __future__ import annotations
 from tools.pictures.svg import Picture
 
 ALT = (
-    "The kubelet, crictl or nri pod call the engine over the CRI. The engine makes pods and containers step by "
-    "step: images with skopeo and umoci, the network with CNI plugins, the OCI spec by itself; before a container "
-    "is made it asks NRI plugins, and nri why has the history of their changes; runc or crun makes the container, "
-    "and conmon watches it, so that containers outlive the engine."
+    "The kubelet, crictl or nri pod call the engine over the CRI. The engine uses skopeo and umoci for images, CNI "
+    "plugins for the network, NRI plugins for changes, and runc or crun for the container, which conmon watches."
 )
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from tools.pictures.svg import Picture
 
 ALT = (
-    "The events of a pod: RunPodSandbox, then those of its containers, then StopPodSandbox and RemovePodSandbox. "
-    "The events of a container: CreateContainer, with validation, and PostCreateContainer; StartContainer and "
-    "PostStartContainer; any number of UpdateContainer and PostUpdateContainer; StopContainer; RemoveContainer. The "
-    "answers to those before a step count; those called Post are for information."
+    "The events of a pod: RunPodSandbox, the events of its containers, StopPodSandbox, RemovePodSandbox. A container "
+    "has CreateContainer with validation, StartContainer, any number of UpdateContainer, StopContainer and "
+    "RemoveContainer; some are followed by a Post event."
 )
 COLUMNS = (
     ("CreateContainer", "PostCreateContainer"),

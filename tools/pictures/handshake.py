@@ -10,11 +10,9 @@ from tools.pictures.svg import Picture
 
 PLUGIN, RUNTIME, NOTES = 190, 520, 560
 ALT = (
-    "The handshake. The plugin connects and calls RegisterPlugin with its name and index; the runtime answers, and "
-    "calls Configure, whose reply names the events that the plugin wants and what should happen when it fails. Then "
-    "the runtime waits until no event is under way, reads its state, puts the plugin into the chain, and calls "
-    "Synchronize with all pods and containers; the reply asks for updates. Events for the plugin wait meanwhile. After "
-    "that it is active, and is asked about events like CreateContainer; it may send UpdateContainers at any time."
+    "The plugin calls RegisterPlugin; the runtime calls Configure, whose reply names the events, and then Synchronize "
+    "with all pods and containers. Events for the plugin wait meanwhile. Then the plugin gets events, and may send "
+    "UpdateContainers."
 )
 
 

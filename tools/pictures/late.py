@@ -12,12 +12,9 @@ from tools.pictures.svg import Picture
 
 BREAKER = Breaker()
 ALT = (
-    "A plugin has not answered within its timeout. If the runtime's own deadline has passed, the request fails with "
-    "DeadlineExceeded and no plugin is blamed. Otherwise it is a miss. The plugin: with keep_connected, the default, "
-    f"it stays and is late until it answers again; after {BREAKER.misses} misses in a row it is left out for "
-    f"{BREAKER.retry_s:g} seconds and then tried once; without keep_connected it is disconnected. The request: it "
-    "continues without the plugin, or fails and names the plugin, if fail_request or required say so. A late answer is "
-    "dropped."
+    "A plugin has not answered within its timeout. If the runtime's own deadline has passed, the request fails and no "
+    "plugin is blamed. Otherwise the request continues, or fails if the policy says so; the plugin stays and is late, "
+    f"and after {BREAKER.misses} misses it is left out for {BREAKER.retry_s:g} seconds."
 )
 ASKED, DUE, LATE = 110, 400, 640
 

@@ -58,8 +58,8 @@ WORDS = {
 #: The rooms that are shown from inside, and the colour that they share with their box.
 INSIDE = {"cli": "purple", "adaptation": "blue", "stub": "green"}
 ALT = (
-    "The layers of the package, from the command at the top to the exceptions at the bottom, and the parts of cli, "
-    "adaptation and stub. Imports go down only. The table below has all packages, in this order."
+    "The layers of the package, from the command at the top to the exceptions at the bottom. Imports go down only. "
+    "The table below has all packages in this order."
 )
 LEFT, RIGHT, ROW, GAP = 28, 556, 42, 8
 

@@ -6,9 +6,9 @@ from nri.adaptation.peers.state import State
 from tools.pictures.svg import Picture
 
 ALT = (
-    "A plugin that connects is connected; after RegisterPlugin it is registered, after Configure configured, and "
-    "after Synchronize active, where events and updates pass. It is gone if it is silent for 5 seconds, has a bad "
-    "name or index, answers Configure with an error or too late, or loses its connection; then it connects again."
+    "A plugin is connected, then registered, configured after Configure, and active after Synchronize. It is gone if "
+    "it is silent for 5 seconds, has a bad name or index, fails Configure, or loses its connection; then it connects "
+    "again."
 )
 STEPS = (
     (State.CONNECTED, "RegisterPlugin", "silent for 5 s"),

@@ -5,11 +5,9 @@ from __future__ import annotations
 from tools.pictures.svg import Picture
 
 ALT = (
-    "The agent's modes. In all of them rules and pods come from an apiserver, files or the kubelet, and the same "
-    "hooks decide. Mode nri: a plugin that the runtime asks. Mode proxy: a CRI proxy between the kubelet and a "
-    "runtime without NRI. Mode hooks: a server that Koordinator's runtime proxy asks. In these three the container "
-    "has its values before its first instruction. Mode standalone: it watches cgroups and writes them soon after "
-    "the container has started."
+    "The agent's modes. Mode nri: a plugin of the runtime. Mode proxy: a CRI proxy between kubelet and runtime. Mode "
+    "hooks: a server of Koordinator's runtime proxy. These three set values before the container's first instruction. "
+    "Mode standalone writes cgroups soon after the start."
 )
 ROWS = (
     ("nri", "the runtime asks it, as a plugin", "before its first instruction", "green"),

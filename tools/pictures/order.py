@@ -10,10 +10,8 @@ from typing import NamedTuple
 from tools.pictures.svg import Picture
 
 ALT = (
-    "Three plugins as lanes along time, and the events A, B and C. A is at 10-injector, then at 20-pin, which is slow, "
-    "then at 90-audit. B follows A at 10-injector at once, and waits in the queue of 20-pin until A has left. C waits "
-    "behind B; 20-pin has not subscribed to it, so C passes there without being asked, but in its place. Every plugin "
-    "sees A before B before C."
+    "Three plugins as lanes along time, with the events A, B and C. B waits in the queue of the slow plugin 20-pin "
+    "until A has left. C does not go to 20-pin, but keeps its place. Every plugin sees A before B before C."
 )
 LEFT, TOP, LANE, UNIT = 130, 66, 98, 72
 #: How far below the top of a lane an event waits, so that two that wait do not cover each other.

@@ -5,9 +5,8 @@ from __future__ import annotations
 from tools.pictures.svg import Picture
 
 ALT = (
-    "The kubelet asks the container runtime over the CRI to create a container. The runtime prepares image, network "
-    "and OCI spec; then its NRI adaptation asks the plugins one after another, here 10-injector, 20-pin and "
-    "90-audit, and merges their answers; with the result it calls the OCI runtime, which makes the container."
+    "The kubelet asks the runtime to create a container. The runtime prepares image, network and OCI spec, asks the "
+    "plugins 10-injector, 20-pin and 90-audit one after another, merges their answers, and calls the OCI runtime."
 )
 PLUGINS = (
     ("10-injector", '"add this"', "1st"),

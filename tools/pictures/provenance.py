@@ -11,9 +11,8 @@ from nri.api import messages as m
 from tools.pictures.svg import Picture
 
 ALT = (
-    "While requests run, each event of a container appends to its history the request as the runtime made it and the "
-    "reply of each plugin, as bytes. When a person asks with nri why, the merge is run again on these bytes, and gives "
-    "a table of changes: event, plugin, field, value before and after."
+    "While requests run, the history of a container gets the request and the reply of each plugin as bytes. nri why "
+    "runs the merge again on these bytes, and prints a table of changes."
 )
 CONTAINER = "1f2e3d"
 COLUMNS = ((40, "event"), (210, "plugin"), (350, "field"), (520, "before"), (660, "after"))

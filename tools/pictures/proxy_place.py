@@ -5,10 +5,8 @@ from __future__ import annotations
 from tools.pictures.svg import Picture
 
 ALT = (
-    "The kubelet calls the proxy instead of the runtime. Calls about images, statuses and logs pass through as "
-    "bytes. Calls that make, start, update, stop or remove pods and containers are shown to NRI plugins first, and "
-    "what they answer is put into the request, as far as the CRI can express it; then it goes on to the runtime, "
-    "whose reply comes back unchanged."
+    "The kubelet calls the proxy, which forwards most calls unchanged. Calls that change pods and containers go to "
+    "NRI plugins first, and their answers change the request to the runtime."
 )
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from tools.pictures.svg import Picture
 
 ALT = (
-    "In the plugin's process the stub has a ttRPC client, which calls RegisterPlugin and UpdateContainers of the "
-    "ttRPC server of the runtime's adaptation on connection 2. The adaptation's ttRPC client calls Configure, "
-    "Synchronize and the events of the stub's ttRPC server on connection 1. A mux carries both over one unix stream "
-    "socket."
+    "Connection 1: the runtime's adaptation calls Configure, Synchronize and the events of the plugin's stub. "
+    "Connection 2: the stub calls RegisterPlugin and UpdateContainers of the adaptation. A mux carries both over one "
+    "unix socket."
 )
 
 

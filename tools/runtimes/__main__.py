@@ -1,7 +1,7 @@
 """The command: get, try and clean up private container runtimes.
 
-    python -m tools.runtimes fetch [1.7 2.1 2.4]    get them into the cache
-    python -m tools.runtimes check [1.7 2.1 2.4]    start each one, run a container in it, clean up
+    python -m tools.runtimes fetch [1.7 2.1 2.3 2.4]    get them into the cache
+    python -m tools.runtimes check [1.7 2.1 2.3 2.4]    start each one, run a container in it, clean up
     python -m tools.runtimes look RUN_DIR           what a container sees in one that `make demo ARGS=--keep` left
     python -m tools.runtimes clean                  remove what interrupted runs left
 

@@ -18,18 +18,31 @@ from pathlib import Path
 from tools.runtimes import debs, gobuild
 from tools.runtimes.machine import Say, architecture, cache_dir, cache_lock
 
-GO_SOURCE = Path(__file__).resolve().parents[2] / "tests/real/containerd24"
+_GO_MODULES = Path(__file__).resolve().parents[2] / "tests/real"
 NRI_MODULE = "github.com/containerd/nri"
 NRI_DEBIAN = "golang-github-containerd-nri"
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """A row: `key` names it; from `suite` of Debian, or built from the Go module when that is empty."""
+    """A release of containerd, from a suite of Debian or built from a Go module.
+
+    Attributes:
+        key: its name.
+        config_version: the version of the configuration that the tests write for it.
+        suite: the suite of Debian, or "".
+        module: the folder of the Go module, or "".
+    """
 
     key: str
-    suite: str
     config_version: int
+    suite: str = ""
+    module: str = ""
+
+    @property
+    def source(self) -> Path:
+        """The folder of the Go module."""
+        return _GO_MODULES / self.module
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +61,10 @@ class Installed:
 RELEASES = {
     row.key: row
     for row in (
-        Release("1.7", suite="trixie", config_version=2),
-        Release("2.1", suite="sid", config_version=3),
-        Release("2.4", suite="", config_version=3),
+        Release("1.7", 2, suite="trixie"),
+        Release("2.1", 3, suite="sid"),
+        Release("2.3", 3, module="containerd23"),
+        Release("2.4", 3, module="containerd24"),
     )
 }
 
@@ -70,7 +84,7 @@ def _fingerprint(release: Release) -> str:
     """Changes when the release must be got again: with the machine or the go.mod."""
     if release.suite:
         return f"{release.suite}-{architecture()}"
-    return hashlib.sha256((GO_SOURCE / "go.sum").read_bytes()).hexdigest()[:12]
+    return hashlib.sha256((release.source / "go.sum").read_bytes()).hexdigest()[:12]
 
 
 def _fill(release: Release, folder: Path, say: Say) -> None:
@@ -86,7 +100,7 @@ def _fill(release: Release, folder: Path, say: Say) -> None:
             where = "usr/bin"
         else:
             say(f"building containerd {release.key} (two to three minutes, once)")
-            modules = gobuild.build(GO_SOURCE, content / "bin")
+            modules = gobuild.build(release.source, content / "bin")
             version, nri, where = modules[gobuild.MODULE], modules[NRI_MODULE], "bin"
         about = {"bin": where, "version": _plain(version), "nri": _plain(nri)}
         (content / "about.json").write_text(json.dumps(about))

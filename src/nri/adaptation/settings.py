@@ -23,9 +23,8 @@ class AdaptationSettings:
         socket_path: the socket to which plugins connect.
         plugin_path: the folder of plugins that the program launches.
         plugin_config_path: the folder of their configuration.
-        plugin_registration_timeout: how long a plugin may take to register, in seconds.
-        plugin_request_timeout: how long a plugin may take to answer a request, in seconds; the policy may set more.
-        default_validator: limits for all plugins together.
+        plugin_registration_timeout: how long a plugin may take to register.
+        plugin_request_timeout: how long a plugin may take to answer a request; the policy may set more.
         policy_path: the file with the operator's policy for each plugin; empty for no policy.
         admin_socket: the socket for ``nri why``; empty for no socket.
         allowed_uids: users whose plugins may connect, in addition to root and the program's user.

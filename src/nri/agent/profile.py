@@ -59,6 +59,7 @@ class Kind(NamedTuple):
         derive: computes the document from documents of these kinds. Raises ValueError.
         salvage: returns a document in which unreadable parts are replaced by those of the document in force, and the
             errors of these parts. Raises ValueError if nothing of the document can be used.
+        in_api: whether an API server can have objects of the kind.
     """
 
     parse: Callable[[Document], Any]
@@ -72,6 +73,7 @@ class Kind(NamedTuple):
     derived_from: tuple[str, ...] = ()
     derive: Callable[..., Document | None] | None = None
     salvage: Callable[[Document, Document | None], tuple[Document, str]] | None = None
+    in_api: bool = True
 
     def read(self, document: Document) -> Any:
         """Return the rule of a document. Raises ValueError if the document has any mistake."""

@@ -19,8 +19,12 @@ if TYPE_CHECKING:
     from nri.config.source import Format, Source
 
 
-__all__ = ["Lines", "TooDeep", "format_of", "line_of", "parse_json", "parse_text", "path_text", "toml_key",
+__all__ = ["DUPLICATE", "Lines", "TooDeep", "format_of", "line_of", "parse_json", "parse_text", "path_text", "toml_key",
            "without_half_characters"]  # fmt: skip
+
+
+#: The reason of the error for a key that is given twice.
+DUPLICATE = "duplicate key"
 
 
 def format_of(source: Source) -> Format:
@@ -183,7 +187,7 @@ def _parser_limit_error(source: Source, form: str, error: Exception) -> ConfigEr
 
 def _duplicate_key_error(source: Source, key: str) -> ConfigError:
     """The error for a duplicate key in JSON. The line is found by parsing it as YAML, with tabs replaced."""
-    error = ConfigError(source.name, key, "duplicate key", "remove one of the two")
+    error = ConfigError(source.name, key, DUPLICATE, "remove one of the two")
     try:
         parse_yaml(type(source)(source.name, source.text.replace("\t", " "), "yaml"))
     except ConfigError as found:

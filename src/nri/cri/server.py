@@ -113,6 +113,7 @@ def bind(
     folder_mode: int = 0o700,
     max_calls: int | None = None,
     max_calls_per_connection: int | None = None,
+    interceptors: Sequence[grpc.ServerInterceptor] = (),
 ) -> SocketServer:
     """Create a server with these handlers at a path. It is not started yet.
 
@@ -140,10 +141,10 @@ def bind(
         if max_calls_per_connection is None
         else (*LIMITS, ("grpc.max_concurrent_streams", max_calls_per_connection))
     )
-    interceptors = (
+    limits = (
         () if max_calls_per_connection is None else (_CallLimit((max_calls_per_connection + pool.max_threads) // 2),)
     )
-    server = grpc.server(pool, handlers, interceptors, options, maximum_concurrent_rpcs=max_calls)
+    server = grpc.server(pool, handlers, (*interceptors, *limits), options, maximum_concurrent_rpcs=max_calls)
     # gRPC binds with the umask's mode, so bind in a private folder, and move the socket after its mode is set.
     private = _private(folder)
     socket_path = f"{private}/s"

@@ -22,6 +22,7 @@ from nri.service.certificates import CertificateFiles, ServerCertificate, certif
 if TYPE_CHECKING:
     from nri.config.settings import LoadedSettings
     from nri.interfaces import Reporter
+    from nri.trace.live_spans import SpanExporter
 
 _log = logging.getLogger(__name__)
 
@@ -49,12 +50,14 @@ class Daemon:
         on_change: Callable[[EngineConfig], object] = lambda _: None,
     ) -> None:
         self.config = config
+        self._spans = _span_exporter(config)
+        reporters = [*reporters, self._spans] if self._spans else reporters
         self.engine = Engine(config, observer=observer, reporters=reporters)
         self._on_change = on_change
         self.reloader = Reloader(self.engine, load, self._apply_config)
         try:
-            domains = [_DomainServers(engine) for engine in self.engine.domains.values()]
-            self._servers = [_DomainServers(self.engine, self.reloader), *domains]
+            domains = [_DomainServers(engine, None, self._spans) for engine in self.engine.domains.values()]
+            self._servers = [_DomainServers(self.engine, self.reloader, self._spans), *domains]
         except BaseException:
             self.engine.stop()
             raise
@@ -66,6 +69,8 @@ class Daemon:
         Raises NriError if that fails; then everything is closed.
         """
         self.engine.start()
+        if self._spans is not None:
+            self._spans.start()
         try:
             for servers in self._servers:
                 servers.open()
@@ -85,6 +90,8 @@ class Daemon:
         for servers in self._servers:
             servers.close()
         self.engine.stop()
+        if self._spans is not None:
+            self._spans.close()
 
     def describe(self) -> str:
         """Return one line with all addresses: the CRI, NRI, `nri why`, exec and attach."""
@@ -106,12 +113,12 @@ class Daemon:
 class _DomainServers:
     """The servers of one domain."""
 
-    def __init__(self, engine: Engine, reloader: Reloader | None = None) -> None:
+    def __init__(self, engine: Engine, reloader: Reloader | None, spans: SpanExporter | None) -> None:
         self._settings = settings = engine.config.streaming
         self.streaming = StreamingServer(
             settings.address, settings.port, _Streams(engine), _limits(settings), _tls(settings)
         )
-        self._server = cri_server(engine, self.streaming, reloader)
+        self._server = cri_server(engine, self.streaming, reloader, spans)
 
     def open(self) -> None:
         try:
@@ -124,6 +131,14 @@ class _DomainServers:
     def close(self) -> None:
         self._server.stop()
         self.streaming.stop()
+
+
+def _span_exporter(config: EngineConfig) -> SpanExporter | None:
+    if not config.tracing.endpoint:
+        return None
+    from nri.trace.live_spans import SpanExporter  # noqa: PLC0415  most engines do not need it
+
+    return SpanExporter(config.tracing.endpoint, "nri-engine")
 
 
 def _limits(settings: StreamingConfig) -> Limits:

@@ -85,7 +85,7 @@ def pod_manifest(document: Document, tree: dict[str, Any]) -> PodManifest | None
 
     Raises ConfigError if a field has a wrong type.
     """
-    kind, group = tree.get("kind"), str(tree.get("apiVersion") or "").rpartition("/")[0]
+    kind, group = tree.get("kind"), document.text(tree, "apiVersion").rpartition("/")[0]
     groups, holder = _TEMPLATES.get(kind, ((), None)) if isinstance(kind, str) else ((), None)
     if kind == "Pod":
         check, pod = _Check(document, "Pod", tree, ()), tree

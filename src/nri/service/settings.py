@@ -10,7 +10,7 @@ class HttpSettings:
     """Health and metrics over TCP, for probes and Prometheus.
 
     Attributes:
-        address: HOST:PORT of /healthz, /readyz and /metrics; "" means that they are not served over TCP.
+        address: HOST:PORT of /healthz, /readyz and /metrics; "" for none.
     """
 
     address: str = ""

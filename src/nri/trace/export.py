@@ -29,53 +29,63 @@ _MAX_ALL_ROWS = 65_536
 _MAX_PROCESSES = 4096
 #: The name of the process for all further plugins.
 _OTHER_PLUGINS = "further plugins"
-#: OTLP codes: span kinds INTERNAL and CLIENT, and status ERROR.
-_INTERNAL, _CLIENT, _ERROR = 1, 3, 2
+#: OTLP codes: span kinds INTERNAL, SERVER and CLIENT, and status ERROR.
+_INTERNAL, SERVER, _CLIENT, _ERROR = 1, 2, 3, 2
 
 
 def otlp(events: Iterable[Event]) -> Iterator[str]:
     """Yield lines of OTLP/JSON: a span for each event, and a child span for each call of a plugin."""
-    spans: list[str] = []
+    yield from otlp_lines((span for event in events for span in event_spans(event)), {"service.name": "nri"})
+
+
+def otlp_lines(spans: Iterable[dict[str, Any]], resource: dict[str, str]) -> Iterator[str]:
+    """Yield lines of OTLP/JSON with spans of a resource, which is described by attributes."""
+    encoded: list[str] = []
     characters = 0
-    for event in events:
-        for span in _spans(event):
-            spans.append(json.dumps(span))
-            characters += len(spans[-1])
-            if len(spans) >= _MAX_SPANS or characters >= _MAX_LINE_CHARACTERS:
-                yield _line(spans)
-                spans, characters = [], 0
-    if spans:
-        yield _line(spans)
+    for span in spans:
+        encoded.append(json.dumps(span))
+        characters += len(encoded[-1])
+        if len(encoded) >= _MAX_SPANS or characters >= _MAX_LINE_CHARACTERS:
+            yield _line(encoded, resource)
+            encoded, characters = [], 0
+    if encoded:
+        yield _line(encoded, resource)
 
 
-def _line(spans: list[str]) -> str:
+def _line(spans: list[str], attributes: dict[str, str]) -> str:
     """A line of OTLP/JSON with encoded spans."""
-    resource = json.dumps({"attributes": _attributes({"service.name": "nri"})})
+    resource = json.dumps({"attributes": _attributes(attributes)})
     scoped = f'{{"scope": {{"name": "nri.trace"}}, "spans": [{", ".join(spans)}]}}'
     return f'{{"resourceSpans": [{{"resource": {resource}, "scopeSpans": [{scoped}]}}]}}\n'
 
 
-def _spans(event: Event) -> Iterator[dict[str, Any]]:
-    trace = _id(16, event.recording, event.serial, event.began_ns)
-    event_span = _id(8, trace)
+def event_spans(event: Event, trace: str = "", parent: str = "") -> Iterator[dict[str, Any]]:
+    """Yield the spans of an event in OTLP/JSON. `trace` and `parent` are the ids of its trace and of the span above."""
+    number = _id(16, event.recording, event.serial, event.began_ns)
+    event_span = _id(8, number)
+    trace = trace or number
     attributes = _attributes_of(event)
-    yield _otlp_span(
-        trace, event_span, event.name, _INTERNAL, event.first_ns, event.duration_ns, attributes, _fault(event)
-    )
-    for number, step in enumerate(event.steps):
+    yield make_span(
+        trace, event_span, event.name, _INTERNAL, event.first_ns, event.duration_ns, attributes, fault=_fault(event),
+        parent=parent,
+    )  # fmt: skip
+    for index, step in enumerate(event.steps):
         name, more = f"{step.plugin} {step.event}", {**attributes, "nri.plugin": step.plugin, "rpc.method": step.event}
-        span = _otlp_span(
-            trace, _id(8, trace, number), name, _CLIENT, step.time_ns, step.duration_ns, more, _fault(step)
-        )
-        yield {**span, "parentSpanId": event_span}
+        yield make_span(
+            trace, _id(8, number, index), name, _CLIENT, step.time_ns, step.duration_ns, more, fault=_fault(step),
+            parent=event_span,
+        )  # fmt: skip
 
 
-def _otlp_span(
-    trace: str, span: str, name: str, kind: int, began_ns: int, duration_ns: int, attributes: dict[str, str], fault: str
-) -> dict[str, Any]:
+def make_span(  # noqa: PLR0913  the fields of OTLP
+    trace: str, span: str, name: str, kind: int, began_ns: int, duration_ns: int, attributes: dict[str, str],
+    *, fault: str = "", parent: str = "",
+) -> dict[str, Any]:  # fmt: skip
+    """Return a span in OTLP/JSON. With a `fault` it has failed."""
     return {
         "traceId": trace,
         "spanId": span,
+        **({"parentSpanId": parent} if parent else {}),
         "name": name[:_MAX_TEXT_CHARACTERS],
         "kind": kind,
         "startTimeUnixNano": str(began_ns),

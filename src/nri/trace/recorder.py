@@ -153,17 +153,17 @@ class Recorder:
 
     def plugin_failed(self, plugin: str, event: str, serial: int, error: Exception, duration_s: float) -> None:
         """Record an error of a plugin, or a missing answer."""
-        self._add_step((_FAILED, time_ns(), serial, event, plugin, b"", _error(error, plugin), duration_s))
+        self._add_step((_FAILED, time_ns(), serial, event, plugin, b"", error_record(error, plugin), duration_s))
 
     def reply_merged(self, plugin: str, event: str, serial: int, error: Exception | None) -> None:
         """Record that an answer was merged or refused."""
-        self._add_step((_MERGED, 0, serial, event, plugin, b"", error and _error(error), 0.0))
+        self._add_step((_MERGED, 0, serial, event, plugin, b"", error and error_record(error), 0.0))
 
     def event_ends(self, event: str, serial: int, reply: bytes, error: Exception | None, duration_s: float) -> None:
         """Record the end of an event."""
         if reply:
             self._held_bytes += len(reply)
-        self._add_step((_ENDS, time_ns(), serial, event, "", reply, error and _error(error), duration_s))
+        self._add_step((_ENDS, time_ns(), serial, event, "", reply, error and error_record(error), duration_s))
 
     def plugin_changed(self, plugin: str, state: str, about: Mapping[str, str]) -> None:
         """Record a new state of a plugin."""
@@ -250,7 +250,7 @@ def _text(text: str, length: int = _MAX_TEXT_CHARACTERS) -> str:
     return cut(text, length).encode(errors="replace").decode()
 
 
-def _error(error: Exception, plugin_name: str = "") -> t.Error:
+def error_record(error: Exception, plugin_name: str = "") -> t.Error:
     """Convert an error to a message, because the exception would keep the frames of its event in memory."""
     code = getattr(error, "code", 0)
     message, plugin = getattr(error, "message", ""), getattr(error, "plugin", "")

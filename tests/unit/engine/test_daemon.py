@@ -17,12 +17,13 @@ import pytest
 from nri.config.settings import LoadedSettings
 from nri.cri.client import RELOAD_KEY, CriClient
 from nri.cri.pb import api_pb2 as pb
-from nri.engine.config import DomainConfig, EngineConfig, NriConfig, OciRuntime, StreamingConfig
+from nri.engine.config import DomainConfig, EngineConfig, NriConfig, OciRuntime, StreamingConfig, TracingConfig
 from nri.engine.daemon import Daemon
 from nri.engine.spec import Machine
 from nri.engine.support.errors import EngineError
 from nri.errors import ConfigError, NriError, RpcError
 from nri.service.settings import HttpSettings
+from tests.support.collector import Collector
 from tests.support.http_server import make_certificate
 from tests.support.needs import need_tool
 
@@ -43,6 +44,30 @@ def test_the_daemon_answers_at_its_socket_until_it_is_stopped(config: EngineConf
     finally:
         daemon.stop()
     assert not config.socket.exists()
+
+
+def test_calls_and_events_are_sent_to_a_collector(config: EngineConfig) -> None:
+    """A failed call has its status. The spans of a pod's events are below the span of their call."""
+    parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    with Collector() as collector:
+        daemon = Daemon(replace(config, tracing=TracingConfig(collector.endpoint)))
+        daemon.start()
+        with CriClient(str(config.socket)) as client:
+            pod = pb.PodSandboxConfig(metadata=pb.PodSandboxMetadata(name="web", uid="u", namespace="shop"))
+            client.call(
+                "RunPodSandbox", pb.RunPodSandboxRequest(config=pod), metadata=[("traceparent", parent.encode())]
+            )
+            with pytest.raises(RpcError):
+                client.call("StartContainer", pb.StartContainerRequest(container_id="none"))
+        daemon.stop()
+        spans = {span["name"]: span for span in collector.spans}
+    run = spans["runtime.v1.RuntimeService/RunPodSandbox"]
+    assert (run["traceId"], run["parentSpanId"], run["status"]) == (parent[3:35], parent[36:52], {})
+    assert (spans["RunPodSandbox"]["traceId"], spans["RunPodSandbox"]["parentSpanId"]) == (
+        run["traceId"],
+        run["spanId"],
+    )
+    assert spans["runtime.v1.RuntimeService/StartContainer"]["status"]["message"] == "NOT_FOUND: no container 'none'"
 
 
 @pytest.mark.parametrize("client_ca", [False, True])

@@ -73,6 +73,11 @@ def test_a_custom_resource_without_containers_in_its_template_contains_no_pod() 
     assert [line.split()[2] for line in left_out] == ["NodePool:", "Job:", "CronJob:"]
 
 
+def test_a_version_that_is_not_a_string_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="apiVersion: expected a string"):
+        read({"kind": "Job", "apiVersion": {"a": None}, "spec": {"template": POD}})
+
+
 def test_unknown_keys_are_reported_with_line_and_suggestion() -> None:
     (pod,) = read_yaml(
         "kind: Deployment\n"

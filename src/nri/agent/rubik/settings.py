@@ -175,7 +175,7 @@ class Reader:
 
     def kind(self) -> Kind:
         """Return the kind of rubik's file, which is recognized by its key `agent`."""
-        return Kind(self._parse, {}, None, _with_services, self._unread_keys, "agent")
+        return Kind(self._parse, {}, None, _with_services, self._unread_keys, "agent", in_api=False)
 
     def _parse(self, document: Mapping[str, Any]) -> Mapping[str, Any]:
         try:

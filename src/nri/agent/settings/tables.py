@@ -38,9 +38,9 @@ class NriSettings:
         socket: the runtime's NRI socket.
         name: the plugin's name; koordlet's is "koordlet_nri".
         index: two digits that order the plugins. Like koordlet's plugin, the agent has 00 and runs first.
-        connect_timeout: how long one connection and its registration may take, in seconds.
-        backoff: the longest pause before the second attempt to connect, in seconds; it doubles each time.
-        backoff_cap: the longest pause between two attempts, in seconds.
+        connect_timeout: how long one connection and its registration may take.
+        backoff: the longest pause before the second attempt to connect; it doubles each time.
+        backoff_cap: the longest pause between two attempts.
     """
 
     socket: str = naming.DEFAULT_SOCKET
@@ -64,14 +64,14 @@ class ProxySettings:
     """Mode "proxy": a CRI proxy between the kubelet and a runtime without NRI.
 
     Attributes:
-        listen: the socket that the kubelet is given as its container runtime.
+        listen: the socket that the kubelet uses as its container runtime.
         runtime_endpoint: the runtime's own CRI socket.
         state: the folder in which the proxy records pods and containers for its next start.
-        socket_path: the socket at which other NRI plugins can connect; empty means that no plugin can connect.
-        plugin_path: the folder of plugins that the proxy launches; empty means that it launches no plugin.
+        socket_path: the socket for other NRI plugins; empty for none.
+        plugin_path: the folder of plugins that the proxy launches; empty for none.
         plugin_config_path: the folder of their configuration.
-        policy_path: the file or folder with the operator's policies for plugins; empty means no policy.
-        skip_label: pods with this label, KEY=VALUE, pass unchanged; empty means that no label is checked.
+        policy_path: the file or folder with the operator's policies for plugins; empty for none.
+        skip_label: pods with this label, KEY=VALUE, pass unchanged; empty for none.
     """
 
     listen: str = "/run/nri-proxy/proxy.sock"
@@ -97,12 +97,10 @@ class HooksSettings:
 
     Attributes:
         socket: the socket at which the agent serves RuntimeHookService.
-        endpoint: the path of that socket in the proxy's file system, for an agent in a container; empty if it is the
-            same.
+        endpoint: the path of this socket as the proxy sees it, for an agent in a container; empty if it is the same.
         registration_folder: the folder in which the proxy looks for hook servers.
         failure_policy: whether the proxy passes or fails a request while the agent is unreachable.
-        runtime: the runtime behind the proxy. The names of container cgroups depend on it, and the protocol does not
-            report it.
+        runtime: the runtime behind the proxy, which determines the names of container cgroups.
     """
 
     socket: str = "/run/nri/agent-hooks.sock"
@@ -120,8 +118,8 @@ class StandaloneSettings:
     """Mode "standalone": the agent compares values in force with its decisions and corrects them.
 
     Attributes:
-        interval: the pause between two rounds over all pods, in seconds; changes are applied immediately.
-        force_update: an unchanged value is written again after this time, in seconds, in all modes.
+        interval: the pause between two rounds over all pods; changes are applied immediately.
+        force_update: write an unchanged value again after this time, in all modes.
         cgroup_driver: the kubelet's cgroup driver; "auto" detects it.
         apply: "cri" also sends values of containers to the runtime, if the CRI can express them.
     """
@@ -140,9 +138,9 @@ class LoopSettings:
     """The strategies that sample the node by a timer; `gates` switches them on.
 
     Attributes:
-        interval: the pause between two samples, in seconds.
-        memory_evict_cooldown: the pause after an eviction because of memory, in seconds.
-        cpu_evict_cooldown: the pause after an eviction because of CPU, in seconds.
+        interval: the pause between two samples.
+        memory_evict_cooldown: the pause after an eviction because of memory.
+        cpu_evict_cooldown: the pause after an eviction because of CPU.
         evict_after: the number of consecutive rounds above a threshold after which a pod is evicted (profile rubik).
     """
 
@@ -166,9 +164,8 @@ class RuleSettings:
     Attributes:
         source: where rules come from: files of this node, or an apiserver.
         path: a file or folder with the documents, in YAML or JSON; changes are applied immediately.
-        kubeconfig: the kubeconfig file for the apiserver, for rules and pods; empty means the service account of the
-            agent's pod.
-        node_name: the name of this node at the apiserver, for rules and pods; empty means the name of this machine.
+        kubeconfig: the kubeconfig file for rules and pods from the apiserver; empty for the agent's service account.
+        node_name: the name of this node at the apiserver; empty for the name of this machine.
     """
 
     source: Literal["files", "apiserver"] = "files"
@@ -183,13 +180,11 @@ class PodSettings:
 
     Attributes:
         source: where pods come from: NRI (modes nri and proxy), an apiserver, the kubelet, the CRI, or files.
-        interval: the pause between two queries of the kubelet or the CRI, in seconds.
-        kubelet: the kubelet's address, https://HOST:PORT; http is allowed for loopback addresses only, because it would
-            reveal the token.
-        kubelet_token: the file with the token for the kubelet; empty means the token of the service account, if there
-            is one.
-        kubelet_ca: the file with the CA of the kubelet's certificate; empty means that the certificate is not verified.
-        cri: the runtime's CRI socket; empty means proxy.runtime_endpoint in mode proxy, otherwise the first existing
+        interval: the pause between two queries of the kubelet or the CRI.
+        kubelet: the kubelet's address, https://HOST:PORT; http only for loopback addresses.
+        kubelet_token: the file with the token for the kubelet; empty for the token of the service account.
+        kubelet_ca: the file with the CA of the kubelet's certificate; empty if the certificate is not verified.
+        cri: the runtime's CRI socket; empty for proxy.runtime_endpoint in mode proxy, otherwise for the first existing
             socket of this project's engine, containerd, K3s, CRI-O and iSulad.
         path: a file or folder with manifests of pods, in YAML or JSON.
     """

@@ -61,8 +61,8 @@ class AgentSettings:
 
     Attributes:
         profile: the set of hooks and strategies: koordinator or rubik.
-        modes: the ways in which decisions reach the node; several modes can be combined.
-        root: the path at which the agent sees the machine's root file system, for an agent in a container.
+        modes: how decisions reach the node; modes can be combined.
+        root: the path of the machine's root file system, for an agent in a container.
         socket: the socket for nri agent explain, health and metrics; only root can connect.
         log_level: the lowest level that is logged.
         failure_policy: whether an error of a hook stops the other hooks and fails the request.
@@ -71,7 +71,7 @@ class AgentSettings:
         beside_koordlet: start even if koordlet runs on this machine; both then write the same files.
         compat: "reference" decides exactly as Koordinator or rubik; see docs/deviations-agent.md.
         gates: hooks and strategies to switch on or off, by name; the profile has the defaults.
-        preview: the names of hooks and strategies whose decisions are recorded and counted, but not applied.
+        preview: hooks and strategies whose decisions are recorded and counted, but not applied.
     """
 
     profile: ProfileName = "koordinator"
@@ -105,6 +105,10 @@ class AgentSettings:
             raise ValueError(f"gates.{min(unknown)} is not a hook or strategy of profile {self.profile}")
         if unknown := set(self.preview) - (profile.gates.keys() - profile.switches.keys()):
             raise ValueError(f"preview: {min(unknown)} is not a hook or strategy of profile {self.profile}")
+        if self.rules.source == "apiserver" and not all(kind.in_api for kind in profile.kinds.values()):
+            raise ValueError(
+                f'rules.source = "apiserver": the API server has no rules of profile {self.profile}; use "files"'
+            )
         if not self.modes:
             raise ValueError("modes is empty; choose nri, proxy, hooks or standalone")
         if self.pods.source == "nri" and not {"nri", "proxy"} & set(self.modes):

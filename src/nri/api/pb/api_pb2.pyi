@@ -324,7 +324,7 @@ Global___Field: _TypeAlias = Field  # noqa: Y015
 
 @_typing.final
 class RegisterPluginRequest(_message.Message):
-    """Says who the plugin is. Pre-installed plugins get their name and index from the environment instead."""
+    """The plugin's identity. Pre-installed plugins get name and index from the environment instead."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -334,9 +334,9 @@ class RegisterPluginRequest(_message.Message):
     plugin_name: _builtins.str
     """Name without the index: letters, digits and `_`, `.`, `+`, `-`."""
     plugin_idx: _builtins.str
-    """Two decimal digits; plugins are called in ascending order."""
+    """Two digits; plugins are called in ascending order."""
     NRI_version: _builtins.str
-    """API version the plugin speaks, such as `v0.12.5`; empty from plugins older than 0.12.
+    """The plugin's API version, such as `v0.12.5`.
     since v0.12.0
     """
     def __init__(
@@ -356,7 +356,7 @@ Global___RegisterPluginRequest: _TypeAlias = RegisterPluginRequest  # noqa: Y015
 
 @_typing.final
 class UpdateContainersRequest(_message.Message):
-    """Unsolicited changes, not part of an answer to an event."""
+    """Changes that are not part of an answer to an event."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -393,7 +393,7 @@ class UpdateContainersResponse(_message.Message):
     FAILED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def failed(self) -> _containers.RepeatedCompositeFieldContainer[Global___ContainerUpdate]:
-        """Updates that the runtime could not apply; those with ignore_failure are left out."""
+        """Updates that the runtime could not apply, without those with `ignore_failure`."""
 
     def __init__(
         self,
@@ -410,7 +410,7 @@ Global___UpdateContainersResponse: _TypeAlias = UpdateContainersResponse  # noqa
 
 @_typing.final
 class LogRequest(_message.Message):
-    """One log line of a WebAssembly plugin."""
+    """A log line."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -438,9 +438,7 @@ class LogRequest(_message.Message):
     MSG_FIELD_NUMBER: _builtins.int
     LEVEL_FIELD_NUMBER: _builtins.int
     msg: _builtins.str
-    """Text of the line."""
     level: Global___LogRequest.Level.ValueType
-    """Severity."""
     def __init__(
         self,
         *,
@@ -457,8 +455,6 @@ Global___LogRequest: _TypeAlias = LogRequest  # noqa: Y015
 
 @_typing.final
 class ConfigureRequest(_message.Message):
-    """The runtime's side of the handshake."""
-
     DESCRIPTOR: _descriptor.Descriptor
 
     CONFIG_FIELD_NUMBER: _builtins.int
@@ -468,21 +464,20 @@ class ConfigureRequest(_message.Message):
     REQUEST_TIMEOUT_FIELD_NUMBER: _builtins.int
     NRI_VERSION_FIELD_NUMBER: _builtins.int
     config: _builtins.str
-    """The plugin's configuration, word for word as the operator wrote it; may be empty."""
+    """The exact text of the plugin's configuration, or empty."""
     runtime_name: _builtins.str
-    """Name of the runtime, such as `containerd`."""
+    """Such as `containerd`."""
     runtime_version: _builtins.str
-    """Version of the runtime."""
     registration_timeout: _builtins.int
-    """Milliseconds that a plugin has to register, be configured and synchronized.
+    """Milliseconds until a plugin must be synchronized.
     since v0.7.0
     """
     request_timeout: _builtins.int
-    """Milliseconds that a plugin has to answer one request.
+    """Milliseconds for each answer.
     since v0.7.0
     """
     NRI_version: _builtins.str
-    """API version the runtime speaks; empty from runtimes older than 0.12.
+    """The runtime's API version.
     since v0.12.0
     """
     def __init__(
@@ -505,21 +500,17 @@ Global___ConfigureRequest: _TypeAlias = ConfigureRequest  # noqa: Y015
 
 @_typing.final
 class ConfigureResponse(_message.Message):
-    """The plugin's subscription."""
+    """The plugin's subscription. Field 1 was never released."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     EVENTS_FIELD_NUMBER: _builtins.int
     FAILURE_POLICY_FIELD_NUMBER: _builtins.int
     events: _builtins.int
-    """Field 1 was never released.
-    Bit mask: bit (event - 1) subscribes to that event; 0 subscribes to all.
-    """
+    """Bit mask: bit (event - 1) subscribes to an event, 0 subscribes to all events."""
     @_builtins.property
     def failure_policy(self) -> Global___FailurePolicy:
-        """The runtime's reaction when the plugin fails to answer.
-        since v0.12.4
-        """
+        """since v0.12.4"""
 
     def __init__(
         self,
@@ -537,14 +528,14 @@ Global___ConfigureResponse: _TypeAlias = ConfigureResponse  # noqa: Y015
 
 @_typing.final
 class FailurePolicy(_message.Message):
-    """Wish of a plugin for the case that it does not answer in time or is lost."""
+    """What the runtime should do if the plugin does not answer in time, or disconnects."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     FAIL_REQUEST_FIELD_NUMBER: _builtins.int
     KEEP_CONNECTED_FIELD_NUMBER: _builtins.int
     fail_request: _builtins.bool
-    """Fail the request instead of going on without this plugin."""
+    """Fail the request instead of continuing without this plugin."""
     keep_connected: _builtins.bool
     """Keep the connection after a late answer."""
     def __init__(
@@ -575,13 +566,9 @@ class SynchronizeRequest(_message.Message):
     since v0.7.0
     """
     @_builtins.property
-    def pods(self) -> _containers.RepeatedCompositeFieldContainer[Global___PodSandbox]:
-        """Existing pod sandboxes."""
-
+    def pods(self) -> _containers.RepeatedCompositeFieldContainer[Global___PodSandbox]: ...
     @_builtins.property
-    def containers(self) -> _containers.RepeatedCompositeFieldContainer[Global___Container]:
-        """Existing containers."""
-
+    def containers(self) -> _containers.RepeatedCompositeFieldContainer[Global___Container]: ...
     def __init__(
         self,
         *,
@@ -606,12 +593,12 @@ class SynchronizeResponse(_message.Message):
     UPDATE_FIELD_NUMBER: _builtins.int
     MORE_FIELD_NUMBER: _builtins.int
     more: _builtins.bool
-    """Confirms that the plugin understands parts; equal to the request's value.
+    """The request's value: confirms that the plugin supports parts.
     since v0.7.0
     """
     @_builtins.property
     def update(self) -> _containers.RepeatedCompositeFieldContainer[Global___ContainerUpdate]:
-        """Containers to update; only in the answer to the last part."""
+        """Only in the answer to the last part."""
 
     def __init__(
         self,
@@ -683,7 +670,7 @@ class UpdatePodSandboxRequest(_message.Message):
 
     @_builtins.property
     def linux_resources(self) -> Global___LinuxResources:
-        """New sum over the containers of the pod."""
+        """New sum of the containers."""
 
     def __init__(
         self,
@@ -862,20 +849,16 @@ Global___CreateContainerRequest: _TypeAlias = CreateContainerRequest  # noqa: Y0
 
 @_typing.final
 class CreateContainerResponse(_message.Message):
-    """What to change."""
-
     DESCRIPTOR: _descriptor.Descriptor
 
     ADJUST_FIELD_NUMBER: _builtins.int
     UPDATE_FIELD_NUMBER: _builtins.int
     EVICT_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def adjust(self) -> Global___ContainerAdjustment:
-        """Changes of the container being created."""
-
+    def adjust(self) -> Global___ContainerAdjustment: ...
     @_builtins.property
     def update(self) -> _containers.RepeatedCompositeFieldContainer[Global___ContainerUpdate]:
-        """Changes of other, existing containers."""
+        """Changes of other containers."""
 
     @_builtins.property
     def evict(self) -> _containers.RepeatedCompositeFieldContainer[Global___ContainerEviction]:
@@ -1059,15 +1042,13 @@ Global___UpdateContainerRequest: _TypeAlias = UpdateContainerRequest  # noqa: Y0
 
 @_typing.final
 class UpdateContainerResponse(_message.Message):
-    """What to change."""
-
     DESCRIPTOR: _descriptor.Descriptor
 
     UPDATE_FIELD_NUMBER: _builtins.int
     EVICT_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def update(self) -> _containers.RepeatedCompositeFieldContainer[Global___ContainerUpdate]:
-        """Changes of this and other containers."""
+        """Changes of this container and of others."""
 
     @_builtins.property
     def evict(self) -> _containers.RepeatedCompositeFieldContainer[Global___ContainerEviction]:
@@ -1158,8 +1139,6 @@ Global___StopContainerRequest: _TypeAlias = StopContainerRequest  # noqa: Y015
 
 @_typing.final
 class StopContainerResponse(_message.Message):
-    """What to change."""
-
     DESCRIPTOR: _descriptor.Descriptor
 
     UPDATE_FIELD_NUMBER: _builtins.int
@@ -1233,14 +1212,11 @@ class StateChangeEvent(_message.Message):
     POD_FIELD_NUMBER: _builtins.int
     CONTAINER_FIELD_NUMBER: _builtins.int
     event: Global___Event.ValueType
-    """Which event."""
     @_builtins.property
-    def pod(self) -> Global___PodSandbox:
-        """The pod the event is about."""
-
+    def pod(self) -> Global___PodSandbox: ...
     @_builtins.property
     def container(self) -> Global___Container:
-        """The container; absent in events about pods."""
+        """Absent in events of pods."""
 
     def __init__(
         self,
@@ -1259,7 +1235,7 @@ Global___StateChangeEvent: _TypeAlias = StateChangeEvent  # noqa: Y015
 
 @_typing.final
 class ValidateContainerAdjustmentRequest(_message.Message):
-    """The combined result of all plugins, for a verdict."""
+    """The merged result of all plugins."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1270,20 +1246,18 @@ class ValidateContainerAdjustmentRequest(_message.Message):
     OWNERS_FIELD_NUMBER: _builtins.int
     PLUGINS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def pod(self) -> Global___PodSandbox:
-        """The pod of the container."""
-
+    def pod(self) -> Global___PodSandbox: ...
     @_builtins.property
     def container(self) -> Global___Container:
-        """The container as the runtime asked for it, before any adjustment."""
+        """The container before all adjustments."""
 
     @_builtins.property
     def adjust(self) -> Global___ContainerAdjustment:
-        """Adjustments of all plugins combined."""
+        """The merged adjustments."""
 
     @_builtins.property
     def update(self) -> _containers.RepeatedCompositeFieldContainer[Global___ContainerUpdate]:
-        """Updates of other containers of all plugins combined."""
+        """The merged updates of other containers."""
 
     @_builtins.property
     def owners(self) -> Global___OwningPlugins:
@@ -1291,7 +1265,7 @@ class ValidateContainerAdjustmentRequest(_message.Message):
 
     @_builtins.property
     def plugins(self) -> _containers.RepeatedCompositeFieldContainer[Global___PluginInstance]:
-        """All plugins that took part."""
+        """The plugins that took part."""
 
     def __init__(
         self,
@@ -1313,8 +1287,6 @@ Global___ValidateContainerAdjustmentRequest: _TypeAlias = ValidateContainerAdjus
 
 @_typing.final
 class PluginInstance(_message.Message):
-    """One plugin."""
-
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
@@ -1322,7 +1294,7 @@ class PluginInstance(_message.Message):
     name: _builtins.str
     """Name without the index."""
     index: _builtins.str
-    """Two decimal digits."""
+    """Two digits."""
     def __init__(
         self,
         *,
@@ -1339,8 +1311,6 @@ Global___PluginInstance: _TypeAlias = PluginInstance  # noqa: Y015
 
 @_typing.final
 class ValidateContainerAdjustmentResponse(_message.Message):
-    """The verdict."""
-
     DESCRIPTOR: _descriptor.Descriptor
 
     REJECT_FIELD_NUMBER: _builtins.int
@@ -1348,7 +1318,7 @@ class ValidateContainerAdjustmentResponse(_message.Message):
     reject: _builtins.bool
     """Refuse to create the container."""
     reason: _builtins.str
-    """Why, for the person who reads the error."""
+    """The reason, for the error message."""
     def __init__(
         self,
         *,
@@ -1365,8 +1335,6 @@ Global___ValidateContainerAdjustmentResponse: _TypeAlias = ValidateContainerAdju
 
 @_typing.final
 class Empty(_message.Message):
-    """Nothing."""
-
     DESCRIPTOR: _descriptor.Descriptor
 
     def __init__(
@@ -1382,8 +1350,6 @@ Global___Empty: _TypeAlias = Empty  # noqa: Y015
 
 @_typing.final
 class PodSandbox(_message.Message):
-    """A pod sandbox."""
-
     DESCRIPTOR: _descriptor.Descriptor
 
     @_typing.final
@@ -1437,17 +1403,15 @@ class PodSandbox(_message.Message):
     PID_FIELD_NUMBER: _builtins.int
     IPS_FIELD_NUMBER: _builtins.int
     id: _builtins.str
-    """Id within the runtime."""
+    """Id in the runtime."""
     name: _builtins.str
-    """Name in the orchestrator."""
     uid: _builtins.str
-    """Unique id in the orchestrator."""
+    """The orchestrator's id."""
     namespace: _builtins.str
-    """Namespace in the orchestrator."""
     runtime_handler: _builtins.str
-    """Name of the runtime class handler; empty for the default."""
+    """The handler of the runtime class; empty for the default."""
     pid: _builtins.int
-    """Process id of the sandbox; 0 when it has no process."""
+    """Process id of the sandbox; 0 without a process."""
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
     @_builtins.property
@@ -1456,7 +1420,7 @@ class PodSandbox(_message.Message):
     def linux(self) -> Global___LinuxPodSandbox: ...
     @_builtins.property
     def ips(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """IP addresses; empty while the network is not set up.
+        """IP addresses; empty until the network exists.
         since v0.8.0
         """
 
@@ -1484,8 +1448,6 @@ Global___PodSandbox: _TypeAlias = PodSandbox  # noqa: Y015
 
 @_typing.final
 class LinuxPodSandbox(_message.Message):
-    """Linux part of a pod sandbox."""
-
     DESCRIPTOR: _descriptor.Descriptor
 
     POD_OVERHEAD_FIELD_NUMBER: _builtins.int
@@ -1495,24 +1457,24 @@ class LinuxPodSandbox(_message.Message):
     NAMESPACES_FIELD_NUMBER: _builtins.int
     RESOURCES_FIELD_NUMBER: _builtins.int
     cgroup_parent: _builtins.str
-    """Parent control group."""
+    """Parent cgroup."""
     cgroups_path: _builtins.str
-    """Control group in the sandbox's OCI spec."""
+    """Cgroup in the sandbox's OCI spec."""
     @_builtins.property
     def pod_overhead(self) -> Global___LinuxResources:
-        """Overhead of the sandbox as the orchestrator asked for."""
+        """Requested overhead of the sandbox."""
 
     @_builtins.property
     def pod_resources(self) -> Global___LinuxResources:
-        """Sum over the containers as the orchestrator asked for."""
+        """Sum of the containers' requested resources."""
 
     @_builtins.property
     def namespaces(self) -> _containers.RepeatedCompositeFieldContainer[Global___LinuxNamespace]:
-        """Namespaces in the sandbox's OCI spec."""
+        """From the sandbox's OCI spec."""
 
     @_builtins.property
     def resources(self) -> Global___LinuxResources:
-        """Resources in the sandbox's OCI spec."""
+        """From the sandbox's OCI spec."""
 
     def __init__(
         self,
@@ -1534,8 +1496,6 @@ Global___LinuxPodSandbox: _TypeAlias = LinuxPodSandbox  # noqa: Y015
 
 @_typing.final
 class Container(_message.Message):
-    """A container."""
-
     DESCRIPTOR: _descriptor.Descriptor
 
     @_typing.final
@@ -1601,36 +1561,35 @@ class Container(_message.Message):
     USER_FIELD_NUMBER: _builtins.int
     IMAGE_FIELD_NUMBER: _builtins.int
     id: _builtins.str
-    """Id within the runtime."""
+    """Id in the runtime."""
     pod_sandbox_id: _builtins.str
-    """Id of the pod sandbox."""
     name: _builtins.str
-    """Name in the orchestrator; unique within the pod."""
+    """Unique in the pod."""
     state: Global___ContainerState.ValueType
     pid: _builtins.int
-    """Process id; 0 when there is no process."""
+    """Process id; 0 without a process."""
     created_at: _builtins.int
-    """Unix time in nanoseconds; 0 when not yet.
+    """Unix time in nanoseconds, or 0.
     since v0.10.0
     """
     started_at: _builtins.int
-    """Unix time in nanoseconds; 0 when not yet.
+    """Unix time in nanoseconds, or 0.
     since v0.10.0
     """
     finished_at: _builtins.int
-    """Unix time in nanoseconds; 0 when not yet.
+    """Unix time in nanoseconds, or 0.
     since v0.10.0
     """
     exit_code: _builtins.int
-    """Exit code; meaningful in state CONTAINER_STOPPED.
+    """Valid in the state CONTAINER_STOPPED.
     since v0.10.0
     """
     status_reason: _builtins.str
-    """Why the container is in its state, one word.
+    """Reason of the state, one word.
     since v0.10.0
     """
     status_message: _builtins.str
-    """Why the container is in its state, for people.
+    """Reason of the state, for people.
     since v0.10.0
     """
     @_builtins.property
@@ -1657,21 +1616,17 @@ class Container(_message.Message):
 
     @_builtins.property
     def CDI_devices(self) -> _containers.RepeatedCompositeFieldContainer[Global___CDIDevice]:
-        """Container Device Interface devices that the orchestrator asked for.
+        """Requested CDI devices.
         since v0.10.0
         """
 
     @_builtins.property
     def user(self) -> Global___User:
-        """User and groups of the process.
-        since v0.11.0
-        """
+        """since v0.11.0"""
 
     @_builtins.property
     def image(self) -> Global___Image:
-        """Image of the container.
-        since v0.12.2
-        """
+        """since v0.12.2"""
 
     def __init__(
         self,
@@ -1709,15 +1664,13 @@ Global___Container: _TypeAlias = Container  # noqa: Y015
 
 @_typing.final
 class Image(_message.Message):
-    """An image."""
-
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
     DIGEST_FIELD_NUMBER: _builtins.int
     CONFIG_DIGEST_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """Reference as the orchestrator gave it."""
+    """The requested reference."""
     digest: _builtins.str
     """Digest of the manifest."""
     config_digest: _builtins.str
@@ -1739,8 +1692,6 @@ Global___Image: _TypeAlias = Image  # noqa: Y015
 
 @_typing.final
 class Mount(_message.Message):
-    """A mount. In an adjustment a destination with a leading `-` removes the mount."""
-
     DESCRIPTOR: _descriptor.Descriptor
 
     DESTINATION_FIELD_NUMBER: _builtins.int
@@ -1748,14 +1699,14 @@ class Mount(_message.Message):
     SOURCE_FIELD_NUMBER: _builtins.int
     OPTIONS_FIELD_NUMBER: _builtins.int
     destination: _builtins.str
-    """Absolute path within the container."""
+    """Absolute path in the container."""
     type: _builtins.str
     """Type of the file system; `bind` for a bind mount."""
     source: _builtins.str
-    """Path on the host, or the name of the device."""
+    """Path on the host, or a device's name."""
     @_builtins.property
     def options(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Mount options; the last propagation option counts."""
+        """The last propagation option counts."""
 
     def __init__(
         self,
@@ -1775,7 +1726,7 @@ Global___Mount: _TypeAlias = Mount  # noqa: Y015
 
 @_typing.final
 class Hooks(_message.Message):
-    """OCI hooks by stage."""
+    """OCI hooks by stage; the OCI spec's names are in camel case."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1787,28 +1738,18 @@ class Hooks(_message.Message):
     POSTSTOP_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def prestart(self) -> _containers.RepeatedCompositeFieldContainer[Global___Hook]:
-        """OCI `prestart` (deprecated there)."""
+        """Deprecated in the OCI spec."""
 
     @_builtins.property
-    def create_runtime(self) -> _containers.RepeatedCompositeFieldContainer[Global___Hook]:
-        """OCI `createRuntime`."""
-
+    def create_runtime(self) -> _containers.RepeatedCompositeFieldContainer[Global___Hook]: ...
     @_builtins.property
-    def create_container(self) -> _containers.RepeatedCompositeFieldContainer[Global___Hook]:
-        """OCI `createContainer`."""
-
+    def create_container(self) -> _containers.RepeatedCompositeFieldContainer[Global___Hook]: ...
     @_builtins.property
-    def start_container(self) -> _containers.RepeatedCompositeFieldContainer[Global___Hook]:
-        """OCI `startContainer`."""
-
+    def start_container(self) -> _containers.RepeatedCompositeFieldContainer[Global___Hook]: ...
     @_builtins.property
-    def poststart(self) -> _containers.RepeatedCompositeFieldContainer[Global___Hook]:
-        """OCI `poststart`."""
-
+    def poststart(self) -> _containers.RepeatedCompositeFieldContainer[Global___Hook]: ...
     @_builtins.property
-    def poststop(self) -> _containers.RepeatedCompositeFieldContainer[Global___Hook]:
-        """OCI `poststop`."""
-
+    def poststop(self) -> _containers.RepeatedCompositeFieldContainer[Global___Hook]: ...
     def __init__(
         self,
         *,
@@ -1829,8 +1770,6 @@ Global___Hooks: _TypeAlias = Hooks  # noqa: Y015
 
 @_typing.final
 class Hook(_message.Message):
-    """One OCI hook."""
-
     DESCRIPTOR: _descriptor.Descriptor
 
     PATH_FIELD_NUMBER: _builtins.int
@@ -1838,7 +1777,7 @@ class Hook(_message.Message):
     ENV_FIELD_NUMBER: _builtins.int
     TIMEOUT_FIELD_NUMBER: _builtins.int
     path: _builtins.str
-    """Absolute path of the executable on the host."""
+    """Absolute path of the program on the host."""
     @_builtins.property
     def args(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Command line, with the program name first."""
@@ -1869,8 +1808,6 @@ Global___Hook: _TypeAlias = Hook  # noqa: Y015
 
 @_typing.final
 class LinuxContainer(_message.Message):
-    """Linux part of a container."""
-
     DESCRIPTOR: _descriptor.Descriptor
 
     @_typing.final
@@ -1927,7 +1864,7 @@ class LinuxContainer(_message.Message):
     SCHEDULER_FIELD_NUMBER: _builtins.int
     RDT_FIELD_NUMBER: _builtins.int
     cgroups_path: _builtins.str
-    """Control group of the container."""
+    """The container's cgroup."""
     @_builtins.property
     def namespaces(self) -> _containers.RepeatedCompositeFieldContainer[Global___LinuxNamespace]: ...
     @_builtins.property
@@ -1936,7 +1873,7 @@ class LinuxContainer(_message.Message):
     def resources(self) -> Global___LinuxResources: ...
     @_builtins.property
     def oom_score_adj(self) -> Global___OptionalInt:
-        """Adjustment of the out-of-memory score, -1000 to 1000."""
+        """-1000 to 1000."""
 
     @_builtins.property
     def io_priority(self) -> Global___LinuxIOPriority:
@@ -1944,25 +1881,23 @@ class LinuxContainer(_message.Message):
 
     @_builtins.property
     def seccomp_profile(self) -> Global___SecurityProfile:
-        """Profile that the orchestrator asked for; absent when it gave none.
+        """The requested profile.
         since v0.10.0
         """
 
     @_builtins.property
     def seccomp_policy(self) -> Global___LinuxSeccomp:
-        """Policy in the OCI spec.
+        """The policy in the OCI spec.
         since v0.10.0
         """
 
     @_builtins.property
     def sysctl(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """Kernel parameters.
-        since v0.11.0
-        """
+        """since v0.11.0"""
 
     @_builtins.property
     def net_devices(self) -> _containers.MessageMap[_builtins.str, Global___LinuxNetDevice]:
-        """Network devices moved into the container, by their name on the host.
+        """Devices moved into the container, by their name on the host.
         since v0.11.0
         """
 
@@ -2000,8 +1935,6 @@ Global___LinuxContainer: _TypeAlias = LinuxContainer  # noqa: Y015
 
 @_typing.final
 class LinuxNamespace(_message.Message):
-    """A namespace. In an adjustment a type with a leading `-` removes the namespace."""
-
     DESCRIPTOR: _descriptor.Descriptor
 
     TYPE_FIELD_NUMBER: _builtins.int
@@ -2026,8 +1959,6 @@ Global___LinuxNamespace: _TypeAlias = LinuxNamespace  # noqa: Y015
 
 @_typing.final
 class LinuxDevice(_message.Message):
-    """A device node. In an adjustment a path with a leading `-` removes the device."""
-
     DESCRIPTOR: _descriptor.Descriptor
 
     PATH_FIELD_NUMBER: _builtins.int
@@ -2038,7 +1969,7 @@ class LinuxDevice(_message.Message):
     UID_FIELD_NUMBER: _builtins.int
     GID_FIELD_NUMBER: _builtins.int
     path: _builtins.str
-    """Path within the container."""
+    """Path in the container."""
     type: _builtins.str
     """`c` character, `b` block, `u` unbuffered character, `p` named pipe."""
     major: _builtins.int
@@ -2048,13 +1979,9 @@ class LinuxDevice(_message.Message):
         """Permission bits."""
 
     @_builtins.property
-    def uid(self) -> Global___OptionalUInt32:
-        """Owner."""
-
+    def uid(self) -> Global___OptionalUInt32: ...
     @_builtins.property
-    def gid(self) -> Global___OptionalUInt32:
-        """Group."""
-
+    def gid(self) -> Global___OptionalUInt32: ...
     def __init__(
         self,
         *,
@@ -2076,7 +2003,7 @@ Global___LinuxDevice: _TypeAlias = LinuxDevice  # noqa: Y015
 
 @_typing.final
 class LinuxDeviceCgroup(_message.Message):
-    """A rule of the device control group."""
+    """A rule of the device cgroup. An absent number means any number."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2086,19 +2013,14 @@ class LinuxDeviceCgroup(_message.Message):
     MINOR_FIELD_NUMBER: _builtins.int
     ACCESS_FIELD_NUMBER: _builtins.int
     allow: _builtins.bool
-    """Allow or deny."""
     type: _builtins.str
     """`a` all, `b` block, `c` character."""
     access: _builtins.str
     """Any of `r`, `w`, `m`."""
     @_builtins.property
-    def major(self) -> Global___OptionalInt64:
-        """Absent means any."""
-
+    def major(self) -> Global___OptionalInt64: ...
     @_builtins.property
-    def minor(self) -> Global___OptionalInt64:
-        """Absent means any."""
-
+    def minor(self) -> Global___OptionalInt64: ...
     def __init__(
         self,
         *,
@@ -2118,8 +2040,6 @@ Global___LinuxDeviceCgroup: _TypeAlias = LinuxDeviceCgroup  # noqa: Y015
 
 @_typing.final
 class CDIDevice(_message.Message):
-    """A Container Device Interface device."""
-
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
@@ -2140,20 +2060,17 @@ Global___CDIDevice: _TypeAlias = CDIDevice  # noqa: Y015
 
 @_typing.final
 class User(_message.Message):
-    """User of the container's process."""
-
     DESCRIPTOR: _descriptor.Descriptor
 
     UID_FIELD_NUMBER: _builtins.int
     GID_FIELD_NUMBER: _builtins.int
     ADDITIONAL_GIDS_FIELD_NUMBER: _builtins.int
     uid: _builtins.int
-    """User id."""
     gid: _builtins.int
-    """Primary group id."""
+    """Primary group."""
     @_builtins.property
     def additional_gids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Supplementary group ids."""
+        """Supplementary groups."""
 
     def __init__(
         self,
@@ -2172,7 +2089,7 @@ Global___User: _TypeAlias = User  # noqa: Y015
 
 @_typing.final
 class LinuxResources(_message.Message):
-    """Resources. An absent wrapper or sub-message means: not set."""
+    """Absent messages mean "not set"."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2214,11 +2131,11 @@ class LinuxResources(_message.Message):
 
     @_builtins.property
     def blockio_class(self) -> Global___OptionalString:
-        """Block I/O class, resolved by the runtime's configuration."""
+        """A class of the runtime's configuration."""
 
     @_builtins.property
     def rdt_class(self) -> Global___OptionalString:
-        """RDT class, resolved by the runtime's configuration."""
+        """A class of the runtime's configuration."""
 
     @_builtins.property
     def unified(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
@@ -2226,11 +2143,11 @@ class LinuxResources(_message.Message):
 
     @_builtins.property
     def devices(self) -> _containers.RepeatedCompositeFieldContainer[Global___LinuxDeviceCgroup]:
-        """Device control group rules."""
+        """Rules of the device cgroup."""
 
     @_builtins.property
     def pids(self) -> Global___LinuxPids:
-        """Limit of processes.
+        """Limit on processes.
         since v0.7.0
         """
 
@@ -2256,7 +2173,7 @@ Global___LinuxResources: _TypeAlias = LinuxResources  # noqa: Y015
 
 @_typing.final
 class LinuxMemory(_message.Message):
-    """Memory controller. Limits are in bytes; -1 means unlimited."""
+    """Limits are in bytes; -1 means unlimited."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2269,24 +2186,22 @@ class LinuxMemory(_message.Message):
     DISABLE_OOM_KILLER_FIELD_NUMBER: _builtins.int
     USE_HIERARCHY_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def limit(self) -> Global___OptionalInt64:
-        """Bytes."""
-
+    def limit(self) -> Global___OptionalInt64: ...
     @_builtins.property
     def reservation(self) -> Global___OptionalInt64:
-        """Bytes; soft limit."""
+        """Soft limit."""
 
     @_builtins.property
     def swap(self) -> Global___OptionalInt64:
-        """Bytes of memory and swap together."""
+        """Memory and swap together."""
 
     @_builtins.property
     def kernel(self) -> Global___OptionalInt64:
-        """Bytes of kernel memory (cgroup v1)."""
+        """Kernel memory (cgroup v1)."""
 
     @_builtins.property
     def kernel_tcp(self) -> Global___OptionalInt64:
-        """Bytes of kernel TCP buffers (cgroup v1)."""
+        """TCP buffers of the kernel (cgroup v1)."""
 
     @_builtins.property
     def swappiness(self) -> Global___OptionalUInt64:
@@ -2294,11 +2209,11 @@ class LinuxMemory(_message.Message):
 
     @_builtins.property
     def disable_oom_killer(self) -> Global___OptionalBool:
-        """Pause instead of killing (cgroup v1)."""
+        """Pause processes instead of killing them (cgroup v1)."""
 
     @_builtins.property
     def use_hierarchy(self) -> Global___OptionalBool:
-        """Count children (cgroup v1)."""
+        """Count child cgroups (cgroup v1)."""
 
     def __init__(
         self,
@@ -2322,7 +2237,7 @@ Global___LinuxMemory: _TypeAlias = LinuxMemory  # noqa: Y015
 
 @_typing.final
 class LinuxCPU(_message.Message):
-    """CPU controller."""
+    """Times are in microseconds."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2334,29 +2249,23 @@ class LinuxCPU(_message.Message):
     CPUS_FIELD_NUMBER: _builtins.int
     MEMS_FIELD_NUMBER: _builtins.int
     cpus: _builtins.str
-    """Allowed CPUs in the kernel's list format, such as `0-3,8`; empty means not set."""
+    """Allowed CPUs, such as `0-3,8`; empty means not set."""
     mems: _builtins.str
-    """Allowed memory nodes in the kernel's list format; empty means not set."""
+    """Allowed memory nodes; empty means not set."""
     @_builtins.property
     def shares(self) -> Global___OptionalUInt64:
-        """Relative weight, cgroup v1 scale (2 to 262144)."""
+        """Relative weight on the scale of cgroup v1, 2 to 262144."""
 
     @_builtins.property
     def quota(self) -> Global___OptionalInt64:
-        """Microseconds per period; -1 means unlimited."""
+        """Time in each period; -1 means unlimited."""
 
     @_builtins.property
-    def period(self) -> Global___OptionalUInt64:
-        """Microseconds."""
-
+    def period(self) -> Global___OptionalUInt64: ...
     @_builtins.property
-    def realtime_runtime(self) -> Global___OptionalInt64:
-        """Microseconds."""
-
+    def realtime_runtime(self) -> Global___OptionalInt64: ...
     @_builtins.property
-    def realtime_period(self) -> Global___OptionalUInt64:
-        """Microseconds."""
-
+    def realtime_period(self) -> Global___OptionalUInt64: ...
     def __init__(
         self,
         *,
@@ -2378,8 +2287,6 @@ Global___LinuxCPU: _TypeAlias = LinuxCPU  # noqa: Y015
 
 @_typing.final
 class HugepageLimit(_message.Message):
-    """Limit of one size of huge pages."""
-
     DESCRIPTOR: _descriptor.Descriptor
 
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
@@ -2404,7 +2311,7 @@ Global___HugepageLimit: _TypeAlias = HugepageLimit  # noqa: Y015
 
 @_typing.final
 class SecurityProfile(_message.Message):
-    """Security profile as the orchestrator asked for."""
+    """The requested profile."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2428,9 +2335,8 @@ class SecurityProfile(_message.Message):
     PROFILE_TYPE_FIELD_NUMBER: _builtins.int
     LOCALHOST_REF_FIELD_NUMBER: _builtins.int
     profile_type: Global___SecurityProfile.ProfileType.ValueType
-    """Kind of profile."""
     localhost_ref: _builtins.str
-    """Path on the host, for LOCALHOST."""
+    """For LOCALHOST: the path on the host."""
     def __init__(
         self,
         *,
@@ -2447,8 +2353,6 @@ Global___SecurityProfile: _TypeAlias = SecurityProfile  # noqa: Y015
 
 @_typing.final
 class POSIXRlimit(_message.Message):
-    """A process resource limit."""
-
     DESCRIPTOR: _descriptor.Descriptor
 
     TYPE_FIELD_NUMBER: _builtins.int
@@ -2457,9 +2361,7 @@ class POSIXRlimit(_message.Message):
     type: _builtins.str
     """Such as `RLIMIT_NOFILE`."""
     hard: _builtins.int
-    """Upper bound."""
     soft: _builtins.int
-    """Limit in force."""
     def __init__(
         self,
         *,
@@ -2477,13 +2379,13 @@ Global___POSIXRlimit: _TypeAlias = POSIXRlimit  # noqa: Y015
 
 @_typing.final
 class LinuxPids(_message.Message):
-    """Limit of processes. Has no wrapper: the presence of this message means set."""
+    """Limit on processes. The presence of the message means "set"."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     LIMIT_FIELD_NUMBER: _builtins.int
     limit: _builtins.int
-    """Number of processes; -1 means unlimited."""
+    """-1 means unlimited."""
     def __init__(
         self,
         *,
@@ -2499,14 +2401,12 @@ Global___LinuxPids: _TypeAlias = LinuxPids  # noqa: Y015
 
 @_typing.final
 class LinuxIOPriority(_message.Message):
-    """I/O priority of the container's process."""
-
     DESCRIPTOR: _descriptor.Descriptor
 
     CLASS_FIELD_NUMBER: _builtins.int
     PRIORITY_FIELD_NUMBER: _builtins.int
     priority: _builtins.int
-    """0 (first) to 7 (last) within the class."""
+    """0 (first) to 7 (last) in the class."""
     def __init__(
         self,
         *,
@@ -2522,13 +2422,11 @@ Global___LinuxIOPriority: _TypeAlias = LinuxIOPriority  # noqa: Y015
 
 @_typing.final
 class LinuxNetDevice(_message.Message):
-    """A network device. In an adjustment a key with a leading `-` removes the device."""
-
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """Name within the container; empty keeps the name."""
+    """Name in the container; empty keeps the host's name."""
     def __init__(
         self,
         *,
@@ -2544,7 +2442,7 @@ Global___LinuxNetDevice: _TypeAlias = LinuxNetDevice  # noqa: Y015
 
 @_typing.final
 class LinuxScheduler(_message.Message):
-    """CPU scheduling policy of the container's process."""
+    """Scheduling of the container's process. Times are in nanoseconds."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2556,17 +2454,17 @@ class LinuxScheduler(_message.Message):
     DEADLINE_FIELD_NUMBER: _builtins.int
     PERIOD_FIELD_NUMBER: _builtins.int
     policy: Global___LinuxSchedulerPolicy.ValueType
-    """SCHED_NONE clears."""
+    """SCHED_NONE clears the policy."""
     nice: _builtins.int
     """-20 to 19, for SCHED_OTHER and SCHED_BATCH."""
     priority: _builtins.int
     """1 to 99, for SCHED_FIFO and SCHED_RR."""
     runtime: _builtins.int
-    """Nanoseconds, for SCHED_DEADLINE."""
+    """For SCHED_DEADLINE."""
     deadline: _builtins.int
-    """Nanoseconds, for SCHED_DEADLINE."""
+    """For SCHED_DEADLINE."""
     period: _builtins.int
-    """Nanoseconds, for SCHED_DEADLINE."""
+    """For SCHED_DEADLINE."""
     @_builtins.property
     def flags(self) -> _containers.RepeatedScalarFieldContainer[Global___LinuxSchedulerFlag.ValueType]: ...
     def __init__(
@@ -2590,7 +2488,7 @@ Global___LinuxScheduler: _TypeAlias = LinuxScheduler  # noqa: Y015
 
 @_typing.final
 class ContainerAdjustment(_message.Message):
-    """Changes of a container being created."""
+    """Changes of a container that is being created. Field 1 was never released."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2623,42 +2521,26 @@ class ContainerAdjustment(_message.Message):
     CDI_DEVICES_FIELD_NUMBER: _builtins.int
     ARGS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def annotations(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """Field 1 was never released.
-        A key with a leading `-` removes the annotation.
-        """
-
+    def annotations(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
     @_builtins.property
-    def mounts(self) -> _containers.RepeatedCompositeFieldContainer[Global___Mount]:
-        """Mounts to add or, with a leading `-` in the destination, to remove."""
-
+    def mounts(self) -> _containers.RepeatedCompositeFieldContainer[Global___Mount]: ...
     @_builtins.property
-    def env(self) -> _containers.RepeatedCompositeFieldContainer[Global___KeyValue]:
-        """Variables to set; a key with a leading `-` removes the variable."""
-
+    def env(self) -> _containers.RepeatedCompositeFieldContainer[Global___KeyValue]: ...
     @_builtins.property
-    def hooks(self) -> Global___Hooks:
-        """Hooks to add."""
-
+    def hooks(self) -> Global___Hooks: ...
     @_builtins.property
-    def linux(self) -> Global___LinuxContainerAdjustment:
-        """Linux part."""
-
+    def linux(self) -> Global___LinuxContainerAdjustment: ...
     @_builtins.property
     def rlimits(self) -> _containers.RepeatedCompositeFieldContainer[Global___POSIXRlimit]:
-        """Process resource limits.
-        since v0.4.0
-        """
+        """since v0.4.0"""
 
     @_builtins.property
     def CDI_devices(self) -> _containers.RepeatedCompositeFieldContainer[Global___CDIDevice]:
-        """Container Device Interface devices to inject.
-        since v0.7.0
-        """
+        """since v0.7.0"""
 
     @_builtins.property
     def args(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """New command line; an empty first element permits to replace the one of an earlier plugin.
+        """New command line; an empty first element allows to replace that of an earlier plugin.
         since v0.10.0
         """
 
@@ -2684,8 +2566,6 @@ Global___ContainerAdjustment: _TypeAlias = ContainerAdjustment  # noqa: Y015
 
 @_typing.final
 class LinuxContainerAdjustment(_message.Message):
-    """Linux part of an adjustment."""
-
     DESCRIPTOR: _descriptor.Descriptor
 
     @_typing.final
@@ -2742,11 +2622,9 @@ class LinuxContainerAdjustment(_message.Message):
     RDT_FIELD_NUMBER: _builtins.int
     MEMORY_POLICY_FIELD_NUMBER: _builtins.int
     cgroups_path: _builtins.str
-    """Control group; empty means not set."""
+    """The cgroup; empty means not set."""
     @_builtins.property
-    def devices(self) -> _containers.RepeatedCompositeFieldContainer[Global___LinuxDevice]:
-        """Devices to add or, with a leading `-` in the path, to remove."""
-
+    def devices(self) -> _containers.RepeatedCompositeFieldContainer[Global___LinuxDevice]: ...
     @_builtins.property
     def resources(self) -> Global___LinuxResources: ...
     @_builtins.property
@@ -2757,31 +2635,25 @@ class LinuxContainerAdjustment(_message.Message):
 
     @_builtins.property
     def io_priority(self) -> Global___LinuxIOPriority:
-        """I/O priority.
-        since v0.10.0
-        """
+        """since v0.10.0"""
 
     @_builtins.property
     def seccomp_policy(self) -> Global___LinuxSeccomp:
-        """Whole new policy.
+        """The entire new policy.
         since v0.10.0
         """
 
     @_builtins.property
     def namespaces(self) -> _containers.RepeatedCompositeFieldContainer[Global___LinuxNamespace]:
-        """Namespaces to set or, with a leading `-` in the type, to remove.
-        since v0.10.0
-        """
+        """since v0.10.0"""
 
     @_builtins.property
     def sysctl(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """Kernel parameters; a key with a leading `-` removes.
-        since v0.11.0
-        """
+        """since v0.11.0"""
 
     @_builtins.property
     def net_devices(self) -> _containers.MessageMap[_builtins.str, Global___LinuxNetDevice]:
-        """By the name on the host; a key with a leading `-` removes.
+        """By the name on the host.
         since v0.11.0
         """
 
@@ -2795,9 +2667,7 @@ class LinuxContainerAdjustment(_message.Message):
 
     @_builtins.property
     def memory_policy(self) -> Global___LinuxMemoryPolicy:
-        """Default NUMA memory policy.
-        since v0.12.0
-        """
+        """since v0.12.0"""
 
     def __init__(
         self,
@@ -2825,7 +2695,7 @@ Global___LinuxContainerAdjustment: _TypeAlias = LinuxContainerAdjustment  # noqa
 
 @_typing.final
 class LinuxSeccomp(_message.Message):
-    """System call filter, with the constants of the OCI spec (SCMP_ACT_ALLOW, SCMP_ARCH_X86_64, ...)."""
+    """System call filter with the OCI spec's constants, such as SCMP_ACT_ALLOW."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2838,7 +2708,7 @@ class LinuxSeccomp(_message.Message):
     SYSCALLS_FIELD_NUMBER: _builtins.int
     default_action: _builtins.str
     listener_path: _builtins.str
-    """Unix socket that gets the notification descriptor."""
+    """The Unix socket that gets the notification descriptor."""
     listener_metadata: _builtins.str
     @_builtins.property
     def default_errno(self) -> Global___OptionalUInt32: ...
@@ -2869,7 +2739,7 @@ Global___LinuxSeccomp: _TypeAlias = LinuxSeccomp  # noqa: Y015
 
 @_typing.final
 class LinuxSyscall(_message.Message):
-    """One rule of a system call filter."""
+    """A rule of a system call filter."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2882,7 +2752,7 @@ class LinuxSyscall(_message.Message):
     def names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
     def errno_ret(self) -> Global___OptionalUInt32:
-        """Error number to return."""
+        """The error number to return."""
 
     @_builtins.property
     def args(self) -> _containers.RepeatedCompositeFieldContainer[Global___LinuxSeccompArg]: ...
@@ -2904,7 +2774,7 @@ Global___LinuxSyscall: _TypeAlias = LinuxSyscall  # noqa: Y015
 
 @_typing.final
 class LinuxSeccompArg(_message.Message):
-    """Condition on one argument of a system call."""
+    """A condition on an argument of a system call."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2916,7 +2786,7 @@ class LinuxSeccompArg(_message.Message):
     value: _builtins.int
     value_two: _builtins.int
     op: _builtins.str
-    """Comparison, such as SCMP_CMP_EQ."""
+    """Such as SCMP_CMP_EQ."""
     def __init__(
         self,
         *,
@@ -2935,7 +2805,7 @@ Global___LinuxSeccompArg: _TypeAlias = LinuxSeccompArg  # noqa: Y015
 
 @_typing.final
 class LinuxMemoryPolicy(_message.Message):
-    """NUMA memory policy of the container's process."""
+    """Default NUMA memory policy of the container's process."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2944,7 +2814,7 @@ class LinuxMemoryPolicy(_message.Message):
     FLAGS_FIELD_NUMBER: _builtins.int
     mode: Global___MpolMode.ValueType
     nodes: _builtins.str
-    """Memory nodes in the kernel's list format."""
+    """Such as `0-1`."""
     @_builtins.property
     def flags(self) -> _containers.RepeatedScalarFieldContainer[Global___MpolFlag.ValueType]: ...
     def __init__(
@@ -2972,13 +2842,10 @@ class ContainerUpdate(_message.Message):
     LINUX_FIELD_NUMBER: _builtins.int
     IGNORE_FAILURE_FIELD_NUMBER: _builtins.int
     container_id: _builtins.str
-    """Which container."""
     ignore_failure: _builtins.bool
     """A failure of this update does not fail the request."""
     @_builtins.property
-    def linux(self) -> Global___LinuxContainerUpdate:
-        """Linux part."""
-
+    def linux(self) -> Global___LinuxContainerUpdate: ...
     def __init__(
         self,
         *,
@@ -3025,9 +2892,8 @@ class ContainerEviction(_message.Message):
     CONTAINER_ID_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     container_id: _builtins.str
-    """Which container."""
     reason: _builtins.str
-    """Why, for people."""
+    """For people."""
     def __init__(
         self,
         *,
@@ -3044,7 +2910,7 @@ Global___ContainerEviction: _TypeAlias = ContainerEviction  # noqa: Y015
 
 @_typing.final
 class LinuxRdt(_message.Message):
-    """Intel RDT settings (closed loop through resctrl)."""
+    """Settings of resctrl."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -3053,14 +2919,14 @@ class LinuxRdt(_message.Message):
     ENABLE_MONITORING_FIELD_NUMBER: _builtins.int
     REMOVE_FIELD_NUMBER: _builtins.int
     remove: _builtins.bool
-    """Drop all settings made so far."""
+    """Remove the settings of earlier plugins."""
     @_builtins.property
     def clos_id(self) -> Global___OptionalString:
         """Class of service."""
 
     @_builtins.property
     def schemata(self) -> Global___OptionalRepeatedString:
-        """Lines for the schemata file."""
+        """Lines of the schemata file."""
 
     @_builtins.property
     def enable_monitoring(self) -> Global___OptionalBool:
@@ -3298,8 +3164,6 @@ Global___OptionalFileMode: _TypeAlias = OptionalFileMode  # noqa: Y015
 
 @_typing.final
 class CompoundFieldOwners(_message.Message):
-    """Owners of the entries of one field."""
-
     DESCRIPTOR: _descriptor.Descriptor
 
     @_typing.final
@@ -3325,7 +3189,7 @@ class CompoundFieldOwners(_message.Message):
     OWNERS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def owners(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """Key of the entry to plugin, `<index>-<name>`."""
+        """From an entry's key to `<index>-<name>` of a plugin."""
 
     def __init__(
         self,
@@ -3342,8 +3206,6 @@ Global___CompoundFieldOwners: _TypeAlias = CompoundFieldOwners  # noqa: Y015
 
 @_typing.final
 class FieldOwners(_message.Message):
-    """Owners of the fields of one container."""
-
     DESCRIPTOR: _descriptor.Descriptor
 
     @_typing.final
@@ -3391,11 +3253,11 @@ class FieldOwners(_message.Message):
     COMPOUND_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def simple(self) -> _containers.ScalarMap[_builtins.int, _builtins.str]:
-        """Number of the field (enum Field) to plugin, `<index>-<name>`."""
+        """From a number of the enum `Field` to `<index>-<name>` of a plugin."""
 
     @_builtins.property
     def compound(self) -> _containers.MessageMap[_builtins.int, Global___CompoundFieldOwners]:
-        """Number of the field (enum Field) to the owners of its entries."""
+        """From a number of the enum `Field` to the owners of its entries."""
 
     def __init__(
         self,
@@ -3413,8 +3275,6 @@ Global___FieldOwners: _TypeAlias = FieldOwners  # noqa: Y015
 
 @_typing.final
 class OwningPlugins(_message.Message):
-    """Which plugin set what."""
-
     DESCRIPTOR: _descriptor.Descriptor
 
     @_typing.final
@@ -3441,7 +3301,7 @@ class OwningPlugins(_message.Message):
     OWNERS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def owners(self) -> _containers.MessageMap[_builtins.str, Global___FieldOwners]:
-        """Id of the container to the owners of its fields."""
+        """From a container's id to the owners of its fields."""
 
     def __init__(
         self,

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 from nri.cli.doctor import Finding, engine
 from nri.config import format_duration
-from nri.config.runtimes.containerd.installations import installation_at
 from nri.config.runtimes.registry import RUNTIMES
-from nri.config.runtimes.remark_texts import texts_of
+from nri.config.runtimes.remark_texts import switch_on_step, texts_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,19 +48,8 @@ def _setting_place(nri: RuntimeNri, key: str) -> str:
     return nri.origin.get(key, f"{nri.path or _ROWS[nri.name].path}: {key}")
 
 
-def _switch_on(nri: RuntimeNri) -> str:
-    """Return how to turn NRI on. If a program writes the file anew at each start, its template has to be changed."""
-    installation = installation_at(nri.path) if nri.path else None
-    if installation is None:
-        return _ROWS[nri.name].switch_on
-    command = f"nri config-manager --file {nri.path}"
-    if installation.templates:
-        return f"{nri.path} is written anew at each start of {installation.name}: change its template with {command}"
-    return f"{command}, and restart {installation.name}"
-
-
 def _enabled(nri: RuntimeNri, findings: list[Finding], *, is_only: bool) -> None:
-    key, step = _ROWS[nri.name].keys["enabled"], _switch_on(nri)
+    key, step = _ROWS[nri.name].keys["enabled"], switch_on_step(_ROWS[nri.name], nri)
     if nri.enabled:
         findings.append(Finding("ok", f"NRI is on in {nri.name}, socket {nri.socket_path}", _setting_place(nri, key)))
     elif nri.enabled is False:

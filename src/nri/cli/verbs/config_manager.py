@@ -1,4 +1,4 @@
-"""`nri config-manager`: turn NRI on in the configuration of containerd, CRI-O or Docker Engine."""
+"""`nri config-manager`: turn NRI on in the configuration of containerd, CRI-O, iSulad or Docker Engine."""
 
 from __future__ import annotations
 
@@ -51,11 +51,13 @@ def command(  # noqa: PLR0913, PLR0917 - click passes a parameter for each optio
     dry_run: bool,
     restart: bool,
 ) -> None:
-    """Turn NRI on in the configuration of containerd, CRI-O or Docker Engine.
+    """Turn NRI on in the configuration of containerd, CRI-O, iSulad or Docker Engine.
 
     In containerd's file only NRI's table is changed; before the first change the file is copied to FILE.before-nri.
-    For k3s, rke2 and microk8s the template of the file is changed instead; for k0s and CRI-O a separate file is
-    written. Docker Engine requires --runtime dockerd. If its daemon.json has no socket for plugins, one is added.
+    For k0s and CRI-O a separate file is written, and for k3s and rke2 if their file imports it; otherwise the template
+    of k3s, rke2 and microk8s is changed. In iSulad's daemon.json, enable-cri-v1 is turned on as well, because NRI does
+    not work without it. Docker Engine requires --runtime dockerd. If its daemon.json has no socket for plugins,
+    one is added.
 
     Before anything is written, all files are checked against the rules of the runtime's release. If the runtime would
     not start, NRI would not run, or a later file overrides the change, the command fails and changes nothing.
@@ -68,14 +70,14 @@ def command(  # noqa: PLR0913, PLR0917 - click passes a parameter for each optio
     root = os.path.abspath(root)
     timeouts = work.Timeouts(nri_plugin_registration_timeout, nri_plugin_request_timeout)
     timeouts.check()
-    if path and runtime == "crio":
-        raise click.UsageError("--file is not for CRI-O, which gets a separate file")
     runtime = runtime or ("containerd" if path else work.detect(root))
     change = work.plan(root, runtime, timeouts, path, release)
     is_changed = change.after != change.before
     if is_changed:
         out.lines(work.unified(change).rstrip("\n"))
     work.check_effect(change, timeouts)
+    if is_changed and change.file.caution:
+        out.note(change.file.caution)
     if not is_changed:
         out.text(f"{change.file.path}: NRI is on already, nothing to change")
     if dry_run or not is_changed:

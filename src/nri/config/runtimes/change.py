@@ -7,6 +7,7 @@ effect. Only NRI's keys in an operator's file change, and a copy of its old cont
 from __future__ import annotations
 
 import difflib
+import json
 import os
 import re
 import subprocess
@@ -16,11 +17,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from nri.config.duration import parse_duration
 from nri.config.root import resolve_below
 from nri.config.runtimes import containerd
-from nri.config.runtimes.containerd.installations import INSTALLATIONS, Installation, installation_at
+from nri.config.runtimes.containerd.glob import BadPattern, glob
+from nri.config.runtimes.containerd.installations import (
+    INSTALLATIONS,
+    Installation,
+    existing_installations,
+    installation_at,
+)
 from nri.config.runtimes.file_tree import DiskTree, FileTree, ReplacedFile
-from nri.config.runtimes.patch import lines_of, patched
+from nri.config.runtimes.patch import Value, lines_of, patched
 from nri.config.runtimes.registry import RUNTIMES
-from nri.config.runtimes.release import find_release
+from nri.config.runtimes.release import daemon_config, find_release
 from nri.config.runtimes.remark_texts import texts_of
 from nri.config.source import Source
 from nri.config.syntax import parse_text
@@ -101,22 +108,27 @@ def plan(root: str, program: str, timeouts: Timeouts, path: str = "", release: s
     timeouts.check()
     runtime = MANAGED[program]
     assert runtime.managed_file is not None
+    if path and runtime.managed_file.is_fixed:
+        raise ConfigError("command line", "--file", f"{runtime.title} does not read another file", "leave it out")
+    path = path or _daemon_file(root, runtime)
     installation = _installation(root, path) if runtime is containerd.RUNTIME else None
     programs = installation.programs if installation else ()
     release = release or _release(root, runtime, programs)
-    values: dict[str, bool | str] = {runtime.keys["enabled"]: runtime.enabled_value}
-    if timeouts.request:
-        if "request_timeout_s" not in runtime.keys:
-            reason = f"{runtime.title} has no setting for timeouts of plugins"
-            raise ConfigError("command line", "--nri-plugin-request-timeout", reason, "leave the timeouts out")
-        values[runtime.keys["registration_timeout_s"]] = timeouts.registration
-        values[runtime.keys["request_timeout_s"]] = timeouts.request
+    values = {runtime.keys["enabled"]: runtime.enabled_value, **_timeout_values(runtime, timeouts)}
     if installation is not None and (installation.templates or installation.drop_in):
         return _plan_installation(root, installation, release, values)
     file = runtime.managed_file._replace(path=path) if path else runtime.managed_file
     before = _text(root, file.path)
     text = file.new_text if before is None else before
-    content = parse_text(Source(file.path, text, file.format))
+    try:
+        content = parse_text(Source(file.path, text, file.format))
+    except ConfigError:
+        if file.format != "json" or runtime.read(DiskTree(root), release, path).failure is not None:
+            raise
+        values |= file.defaults
+        step = "change it by hand: " + ", ".join(f"{json.dumps(key)}: {json.dumps(values[key])}" for key in values)
+        reason = "has a comment or a key twice, and cannot be changed safely"
+        raise ConfigError(file.path, "", reason, step) from None
     table = file.table(content, release, file.path)
     existing = _table_at(content, table)
     values |= {key: value for key, value in file.defaults.items() if not existing.get(key)}
@@ -127,6 +139,22 @@ def plan(root: str, program: str, timeouts: Timeouts, path: str = "", release: s
     return Change(runtime, file, before, after, reading, path or runtime.path, unit)
 
 
+def _timeout_values(runtime: Runtime, timeouts: Timeouts) -> dict[str, Value]:
+    """Return the keys of timeouts, in the runtime's form. Raises ConfigError if the runtime does not support them."""
+    assert runtime.managed_file is not None
+    values: dict[str, Value] = {}
+    for name, text in zip(("registration", "request"), timeouts if timeouts.request else (), strict=False):
+        flag, key = f"--nri-plugin-{name}-timeout", runtime.keys.get(f"{name}_timeout_s")
+        if key is None:
+            reason = f"{runtime.title} has no setting for timeouts of plugins"
+            raise ConfigError("command line", flag, reason, "leave the timeouts out")
+        seconds = parse_duration(text)
+        if runtime.managed_file.whole_seconds and not seconds.is_integer():
+            raise ConfigError("command line", flag, f"{runtime.title} accepts whole seconds only, not {text}")
+        values[key] = int(seconds) if runtime.managed_file.whole_seconds else text
+    return values
+
+
 def _table_at(content: Any, table: tuple[str, ...]) -> Mapping[str, Any]:
     """Return a table of parsed content; empty if it does not exist."""
     for key in table:
@@ -135,15 +163,29 @@ def _table_at(content: Any, table: tuple[str, ...]) -> Mapping[str, Any]:
 
 
 def _installation(root: str, path: str) -> Installation | None:
-    """Find the installation of containerd to change: the usual installation, unless only another one exists."""
+    """Find the installation of containerd to change. Raises ConfigError if there are several that run, or could run."""
     if path:
         return installation_at(path)
-    existing = [row for row in INSTALLATIONS if os.path.exists(resolve_below(root, row.path))]
-    return (existing or list(INSTALLATIONS))[0]
+    rows = existing_installations(DiskTree(root)) or [INSTALLATIONS[0]]
+    if len(rows) > 1:
+        rows = [row for row in rows if any(_is_active(root, unit) for unit in row.units)] or rows
+    if len(rows) > 1:
+        reason = f"there are several containerds: {', '.join(row.path for row in rows)}"
+        raise ConfigError("command line", "--file", reason, f"choose one, such as --file {rows[0].path}")
+    return rows[0]
 
 
-def _plan_installation(root: str, installation: Installation, release: str, values: Mapping[str, bool | str]) -> Change:
-    """Plan a change in the template or drop-in of a distribution of Kubernetes: its main file must not be changed."""
+def _daemon_file(root: str, runtime: Runtime) -> str:
+    """Return the file that a running daemon was started with, or "". dockerd writes one to /run for its containerd."""
+    path = daemon_config(root, runtime)
+    return "" if path.startswith(("/run/", "/var/run/")) else path
+
+
+def _plan_installation(root: str, installation: Installation, release: str, values: Mapping[str, Value]) -> Change:
+    """Plan a change in a distribution of Kubernetes: its main file must not be changed.
+
+    A drop-in is preferred to a template, which the distribution does not update.
+    """
     runtime, tree = containerd.RUNTIME, DiskTree(root)
     main = _text(root, installation.path)
     if main is None:
@@ -154,24 +196,38 @@ def _plan_installation(root: str, installation: Installation, release: str, valu
     assert runtime.managed_file is not None
     table = runtime.managed_file.table(content, release, installation.path)
     version = content.get("version", 1) if isinstance(content, dict) else 1
-    if installation.drop_in:
-        target = installation.drop_in
-        before = _text(root, target)
-        after = patched(f"version = {version}\n" if before is None else before, table, values, target)
-        changed: FileTree = ReplacedFile(tree, target, after.encode())
-    else:
+    target = installation.drop_in
+    if not target:
         target = next(path for least, path in sorted(installation.templates.items(), reverse=True) if version >= least)
-        before = _text(root, target)
+        drop_in = f"{target.removesuffix('.tmpl')}.d/nri.toml"
+        target = drop_in if _is_imported(tree, content, drop_in) else target
+    before = _text(root, target)
+    if target in installation.templates.values():
         after = _changed_template(before, table, values, target, has_base=len(installation.templates) > 1)
-        expected = patched(main, table, values, installation.path)
-        changed = ReplacedFile(tree, installation.path, expected.encode())
+        old = _BASE_TEMPLATE if before is None else before
+        # Lines that are appended to the template appear at the end of the generated file, which may have the table.
+        appended = after.removeprefix(old) if after.startswith(old) else ""
+        expected = f"{main}\n{appended}" if appended else patched(main, table, values, installation.path)
+        changed: FileTree = ReplacedFile(tree, installation.path, expected.encode())
+    else:
+        after = patched(f"version = {version}\n" if before is None else before, table, values, target)
+        changed = ReplacedFile(tree, target, after.encode())
     file = runtime.managed_file._replace(path=target)
     reading = runtime.read(changed, release, installation.path)
     return Change(runtime, file, before, after, reading, installation.path, _unit(root, installation))
 
 
+def _is_imported(tree: FileTree, content: Any, path: str) -> bool:
+    """Whether a main file imports a drop-in that may not exist yet, by a pattern."""
+    patterns = content.get("imports") if isinstance(content, dict) else None
+    changed = ReplacedFile(tree, path, b"")
+    with suppress(BadPattern):  # the daemon does not start with it, which is reported later
+        return isinstance(patterns, list) and any(path in glob(changed, str(pattern)) for pattern in patterns)
+    return False
+
+
 def _changed_template(
-    text: str | None, table: tuple[str, ...], values: Mapping[str, bool | str], path: str, *, has_base: bool
+    text: str | None, table: tuple[str, ...], values: Mapping[str, Value], path: str, *, has_base: bool
 ) -> str:
     """Return a template with NRI's table. TOML is changed in place; other templates get the table appended."""
     if text is None and not has_base:
@@ -303,7 +359,7 @@ def detect(root: str) -> str:
         ]
     if len(names) != 1:
         titles = " nor ".join(row.title for row in candidates.values())
-        reason = f"there are two runtimes, {' and '.join(names)}" if names else f"there is neither {titles}"
+        reason = f"there are several runtimes, {' and '.join(names)}" if names else f"there is neither {titles}"
         raise NriError(f"{reason} below {root}; choose one: {', or '.join(f'--runtime {name}' for name in MANAGED)}")
     return names[0]
 

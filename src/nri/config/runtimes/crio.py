@@ -192,5 +192,9 @@ RUNTIME = Runtime(
     installed_paths=(PATH, DROP_INS),
     unit="crio.service",
     cri_sockets=("/run/crio/crio.sock",),
-    managed_file=ManagedFile(f"{DROP_INS}/10-enable-nri.conf", lambda tree, release, path: TABLE),  # noqa: ARG005
+    managed_file=ManagedFile(
+        f"{DROP_INS}/10-enable-nri.conf",
+        lambda tree, release, path: TABLE,  # noqa: ARG005
+        is_fixed=True,
+    ),
 )

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from nri.config.source import Format
 
+#: A value that can be set.
+Value = bool | int | str
 _HEADER = re.compile(r"\s*\[([^\[\]].*)\]\s*(?:#.*)?")
 _VALUE = r"(\"[^\"\\]*\"|'[^']*'|true|false|[+-]?[0-9][0-9._]*)"
 
@@ -30,7 +32,7 @@ _VALUE = r"(\"[^\"\\]*\"|'[^']*'|true|false|[+-]?[0-9][0-9._]*)"
 def patched(
     text: str,
     table: KeyPath,
-    values: Mapping[str, bool | str],
+    values: Mapping[str, Value],
     path: str = "",
     format: Format = "toml",  # noqa: A002 - the field's name elsewhere
 ) -> str:
@@ -39,7 +41,7 @@ def patched(
     Args:
         text: TOML or JSON.
         table: the table's path.
-        values: booleans and strings by key.
+        values: the values by key.
         path: the path of the file, for errors.
         format: "toml" or "json".
 
@@ -70,7 +72,7 @@ def patched(
     return changed
 
 
-def lines_of(table: KeyPath, values: Mapping[str, bool | str], indent: str = "  ") -> list[str]:
+def lines_of(table: KeyPath, values: Mapping[str, Value], indent: str = "  ") -> list[str]:
     """Write a table, line by line."""
     return [f"[{toml_table(table)}]", *(f"{indent}{key} = {json.dumps(value)}" for key, value in values.items())]
 
@@ -82,7 +84,7 @@ def _tree(text: str, path: str, format: Format) -> dict[str, Any]:  # noqa: A002
     return tree or {}
 
 
-def _changed_text(text: str, table: KeyPath, values: Mapping[str, bool | str]) -> str:
+def _changed_text(text: str, table: KeyPath, values: Mapping[str, Value]) -> str:
     end = "\r\n" if "\r\n" in text else "\n"
     lines = text.splitlines(keepends=True)
     header = next((number for number, line in enumerate(lines) if _header(line) == table), None)

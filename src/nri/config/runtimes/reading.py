@@ -60,6 +60,8 @@ class Kind(enum.Enum):
     UNVERSIONED = "containerd 1.x does not know the table without a version line"
     OLD_TABLE = "only containerd 1.x knows the table, and without a version line"
     WRONG_TYPE = "the value is of another type"  # type, value
+    IGNORED_VALUE = "the value is of another type, and ignored"  # type, value
+    SECOND_KEY = "the key is given twice, and the first value counts"  # key
     NO_DURATION = "the value is not a duration"  # reason, suggestion
     NO_SECONDS = "the value is a duration instead of a number of seconds"  # value, seconds
     MISSING_FILE = "the file does not exist"  # path
@@ -102,6 +104,7 @@ class Remark(NamedTuple):
 #: Mistakes in any file with which the runtime does not start.
 FATAL = frozenset({
     Kind.UNREADABLE, Kind.INVALID, Kind.NO_TABLE, Kind.MISSING_FILE, Kind.MISSING_IMPORT, Kind.BAD_PATTERN,
+    Kind.MISSING_COMMA, Kind.EQUALS_SIGN, Kind.EXTRA_COMMA, Kind.COMMENT,
     Kind.WRONG_TYPE, Kind.NO_DURATION, Kind.UNKNOWN_VERSION, Kind.NEWER_DROP_IN, Kind.VERSION_CRASH, Kind.SHORT_NAME,
     Kind.SHORT_TABLE, Kind.REQUIRED, Kind.START,
 })  # fmt: skip

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from nri.config.runtimes.containerd.installations import installation_at
 from nri.config.runtimes.reading import Kind
 from nri.config.runtimes.registry import RUNTIMES
 
 if TYPE_CHECKING:
-    from nri.config.runtimes.reading import Remark
+    from nri.config.runtimes.reading import Remark, RuntimeNri
+    from nri.config.runtimes.runtime import Runtime
 
 
 class Texts(NamedTuple):
@@ -41,7 +43,9 @@ _TEXTS = {
     Kind.COMMENT: Texts("JSON does not allow comments", "remove the comment"),
     Kind.UNKNOWN_KEY: Texts('unknown key "{key}"; {runtime} ignores it', "{suggestion}"),
     Kind.FOREIGN_KEY: Texts('"{key}" is a key of containerd that {runtime} does not have', "write {right}"),
-    Kind.OLD_SPELLING: Texts("the key has an old spelling", 'write "{right}"', "warning"),
+    Kind.OLD_SPELLING: Texts("the key has an old spelling, and {runtime} ignores it", 'write "{right}"'),
+    Kind.SECOND_KEY: Texts('"{key}" is given twice: {runtime} uses the first value', "remove one of the two"),
+    Kind.IGNORED_VALUE: Texts("must be {wanted}, not {value!r}: {runtime} ignores it"),
     Kind.FIXED_SOCKET: Texts(
         "{runtime} does not support another socket path", "remove the key; the socket is /var/run/nri/nri.sock"
     ),
@@ -55,7 +59,9 @@ _TEXTS = {
     ),
     Kind.WRONG_TYPE: Texts("must be {wanted}, not {value!r}"),
     Kind.NO_DURATION: Texts("{reason}", "{suggestion}"),
-    Kind.NO_SECONDS: Texts('must be a whole number of seconds, not "{value}"', "write {seconds:.0f}"),
+    Kind.NO_SECONDS: Texts(
+        'must be a whole number of seconds, not "{value}": {runtime} ignores it', "write {seconds:.0f}"
+    ),
     Kind.MISSING_IMPORT: Texts(
         'the imported file "{path}" does not exist',
         "create the file, or remove it from the list: containerd does not start without it",
@@ -131,7 +137,10 @@ _OWN_TEXTS = {
         'unknown key "{key}": dockerd 29 does not start with it', "{suggestion}", "warning"
     ),
     ("isulad", Kind.DENIED): Texts("{reason}"),
-    ("isulad", Kind.INVALID): Texts("{reason}"),
+    ("isulad", Kind.INVALID): Texts("{reason}: iSulad does not start with it"),
+    ("isulad", Kind.COMMENT): Texts(
+        "JSON does not allow comments: iSulad does not start with it", "remove the comment, or begin it with //"
+    ),
     ("isulad", Kind.NEVER_RUNS): Texts(
         "NRI is on, but plugins get no events: {reason}", 'set "enable-cri-v1": true and restart isulad'
     ),
@@ -156,3 +165,14 @@ def texts_of(runtime: str, remark: Remark) -> Texts:
     if remark.kind is Kind.NEVER_RUNS and "releases" in remark.details:
         what, level = f"in containerd {remark.details['releases']} {what}", "warning"
     return Texts(what, words.next.format(**parties), level)
+
+
+def switch_on_step(runtime: Runtime, nri: RuntimeNri) -> str:
+    """Return how to turn NRI on. If a program writes the file anew at each start, its template has to be changed."""
+    installation = installation_at(nri.path) if nri.path else None
+    if installation is None:
+        return runtime.switch_on
+    command = f"nri config-manager --file {nri.path}"
+    if installation.templates:
+        return f"{nri.path} is written anew at each start of {installation.name}: change its template with {command}"
+    return f"{command}, and restart {installation.name}"

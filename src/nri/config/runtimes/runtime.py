@@ -24,7 +24,10 @@ class ManagedFile(NamedTuple):
         new_text: the first lines of a new file.
         is_operators: whether the operator edits this file, too, so that a copy of its old content is kept.
         format: the format of the file.
-        defaults: further keys of the table, which are set if the file does not have them.
+        defaults: further keys of the table, which are set if the file does not have them, or has them as false.
+        whole_seconds: whether timeouts are numbers of seconds instead of strings.
+        is_fixed: whether the runtime cannot be started with a file at another path.
+        caution: a fault of the runtime that operators must know before they enable NRI, or "".
     """
 
     path: str
@@ -32,7 +35,10 @@ class ManagedFile(NamedTuple):
     new_text: str = ""
     is_operators: bool = False
     format: Format = "toml"
-    defaults: Mapping[str, str] = MappingProxyType({})
+    defaults: Mapping[str, bool | str] = MappingProxyType({})
+    whole_seconds: bool = False
+    is_fixed: bool = False
+    caution: str = ""
 
 
 class Runtime(NamedTuple):

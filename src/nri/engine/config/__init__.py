@@ -13,6 +13,7 @@ from nri.engine.config.values import (
     OciRuntime,
     Registry,
     StreamingConfig,
+    TracingConfig,
 )
 
 __all__ = [
@@ -28,4 +29,5 @@ __all__ = [
     "OciRuntime",
     "Registry",
     "StreamingConfig",
+    "TracingConfig",
 ]

@@ -13,7 +13,7 @@ from nri.engine.config.values import EngineConfig
 FIXED_KEYS = (
     "socket", "root", "state", "dry", "domains", "images.snapshots", "cgroups", "streaming.address", "streaming.port",
     "streaming.tls_certificate", "streaming.tls_key", "streaming.tls_client_ca", "streaming.tls_min_version",
-    "nri", "http",
+    "nri", "http", "tracing",
 )  # fmt: skip
 
 

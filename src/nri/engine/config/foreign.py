@@ -56,7 +56,7 @@ def isulad_layer(path: str) -> FileLayer:
 
     Raises ConfigError if a mistake in the file loses a setting.
     """
-    return _layer(path, isulad.read(path=path), 2)
+    return _layer(path, isulad.read(path=path, lenient=True), 2)
 
 
 def unpacked(source: Source, tree: dict[str, Any], layer: Layer) -> Layer:

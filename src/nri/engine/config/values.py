@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from nri.adaptation import AdaptationSettings
 from nri.api.default_validator import ValidatorConfig
@@ -74,18 +75,17 @@ class OciRuntime:
         path: the OCI runtime's program: a path, or a name that is searched in PATH.
         arguments: arguments before each command, for example ``--systemd-cgroup``.
         timeout: kill a command of the OCI runtime that takes longer.
-        base_runtime_spec: the path of a file with an OCI spec, as ``ctr oci spec`` prints it. Its environment, bounding
-            capabilities, process limits, mounts, hooks and annotations are defaults of the runtime's containers.
-        default_capabilities: as the key of the table ``containers``, for this runtime's containers only.
-        seccomp_profile: the path of the seccomp profile for containers that request the runtime's default; empty for
-            the engine's profile.
+        base_runtime_spec: a file with an OCI spec, as ``ctr oci spec`` prints it: the defaults of environment, bounding
+            capabilities, process limits, mounts, hooks and annotations.
+        default_capabilities: as in the table ``containers``, for this runtime's containers only.
+        seccomp_profile: the seccomp profile of containers that request the runtime's default; empty for the engine's.
         pod_annotations: patterns of the pod annotations that the OCI spec gets, as in containerd: ``*`` matches all but
-            a slash. An annotation on which OCI runtimes act, for example ``run.oci.handler``, has to match a pattern
-            that starts with the same prefix.
+            a slash. An annotation on which OCI runtimes act, for example ``run.oci.handler``, must match a pattern with
+            the same prefix.
         container_annotations: the same for annotations of containers.
         allowed_annotations: the annotations that the engine acts on, as in CRI-O: ``io.kubernetes.cri-o.Devices``,
             ``io.kubernetes.cri-o.umask``, ``io.kubernetes.cri-o.cgroup2-mount-hierarchy-rw``.
-        cgroup_writable: let containers create cgroups below their own; requires cgroup v2.
+        cgroup_writable: let containers create child cgroups; requires cgroup v2.
         privileged_without_host_devices: give privileged containers only the devices that they request.
         privileged_without_host_devices_all_devices_allowed: let these containers nevertheless use all devices.
     """
@@ -121,14 +121,14 @@ class Registry:
     """The operator's settings for one registry. They replace the settings for this registry in `registries_conf`.
 
     Attributes:
-        host: the beginning of image names: the registry's host, for example ``docker.io`` or ``registry.example:5000``,
-            a host with a path, or ``*.DOMAIN`` for all hosts of a domain. The longest match is used.
-        mirrors: hosts that are tried before this registry, in order; the prefix ``http://`` allows plain HTTP.
-        location: the host, or host and path, that replaces `host` in requests. If empty, `host` itself.
-        certificates: a folder with the registry's CA certificates (``*.crt``) and client certificates. If empty, the
-            CAs of this machine are used.
+        host: the beginning of image names: a host such as ``registry.example:5000``, a host with a path, or
+            ``*.DOMAIN`` for all hosts of a domain. The longest match is used.
+        mirrors: hosts to try before this registry, in order; the prefix ``http://`` allows plain HTTP.
+        location: the host, or host and path, that replaces `host` in requests; empty for `host` itself.
+        certificates: a folder with the registry's CA certificates (``*.crt``) and client certificates; empty for the
+            CAs of this machine.
         insecure: accept plain HTTP and certificates that cannot be verified.
-        blocked: refuse every pull from this registry, also from its mirrors.
+        blocked: refuse every pull from this registry and its mirrors.
     """
 
     host: str
@@ -146,24 +146,23 @@ class ImageConfig:
     Attributes:
         skopeo: the program that pulls images: a path, or a name that is searched in PATH.
         umoci: the program that unpacks images: a path, or a name that is searched in PATH.
-        snapshots: how root file systems are created: ``overlay`` (overlayfs over layers that images share), ``copy`` (a
-            copy of the image's files), or ``auto`` (overlayfs if it works on this machine, otherwise a copy).
+        snapshots: how root file systems are created: ``overlay`` (overlayfs over shared layers), ``copy`` (a copy of
+            the image), or ``auto`` (overlayfs if it works, otherwise a copy).
         stall_timeout: cancel a pull that makes no progress for this long, while it copies or unpacks, as containerd's
             ``image_pull_progress_timeout`` and CRI-O's ``pull_progress_timeout``.
         pull_timeout: cancel a pull that takes longer than this, even if it makes progress.
-        size_limit: the maximum size of an unpacked image with all its layers, in bytes; 0 means no limit.
+        size_limit: the maximum bytes of an unpacked image with all layers; 0 means no limit.
         entries_limit: the maximum number of files and folders in an image's layers; 0 means no limit.
-        image_volumes: what is at each ``VOLUME`` of a container's image, as in CRI-O: ``bind`` mounts a writable copy
-            of the image's folder; ``mkdir`` creates a folder in the root file system; ``ignore`` does nothing.
-        credentials_file: the path of a file with logins for registries, in the format of podman's ``auth.json`` and
-            Docker's ``config.json``. It is used for pulls without another login. The file is read at each pull.
-        signature_policy: the path of a policy in the format of ``containers-policy.json``, which decides which images
-            and signatures are accepted. If empty, ``/etc/containers/policy.json`` is used if it exists.
+        image_volumes: what is at each ``VOLUME`` of an image, as in CRI-O: ``bind`` mounts a writable copy of the
+            image's folder; ``mkdir`` creates a folder in the root file system; ``ignore`` does nothing.
+        credentials_file: logins for registries, as in podman's ``auth.json`` and Docker's ``config.json``, for pulls
+            without another login. The file is read at each pull.
+        signature_policy: a policy as in ``containers-policy.json``: which images and signatures are accepted. If empty,
+            ``/etc/containers/policy.json`` is used if it exists.
         pinned_images: images that the kubelet does not remove to free disk space, as in CRI-O: a name, ``START*``, or
             ``*PART*``.
-        registries_conf: the path of a file in the format of ``containers-registries.conf`` (version 2), as in podman
-            and CRI-O: registries, mirrors, and aliases and registries of short names. The files ``*.conf`` in the
-            folder PATH``.d`` are read, too. If empty, no such file is read, and short names mean Docker Hub.
+        registries_conf: registries, mirrors and short names, as in ``containers-registries.conf`` (version 2) of podman
+            and CRI-O. The files ``*.conf`` in PATH``.d`` are read, too. If empty, short names mean Docker Hub.
         registries: settings of registries. A registry without mirrors, certificates and plain HTTP needs no entry.
     """
 
@@ -202,13 +201,12 @@ class NetworkConfig:
 
     Attributes:
         config_dir: the folder with CNI network configurations. The first usable ``.conflist``, ``.conf`` or ``.json``
-            file in the order of names is used.
+            file by name is used.
         plugin_dirs: the folders that are searched for CNI plugins, in order.
         max_conf_num: attach each pod to this many networks, one for each file, as in containerd; 0 for all files. The
-            first network has the interface ``eth0`` and the pod's addresses, the next ``eth1``. They are attached one
-            after the other, as with containerd's ``setup_serially``.
+            first network has the interface ``eth0`` and the pod's addresses, the next ``eth1``.
         conf_template: the file of a template, as in containerd. When the kubelet reports the node's address ranges
-            and there is no network, the template is rendered to ``10-nri-engine-net.conflist`` in config_dir. Its
+            and there is no network, the engine writes the result to ``10-nri-engine-net.conflist`` in config_dir. The
             fields are ``.PodCIDR``, ``.PodCIDRRanges`` and ``.Routes``.
         timeout: kill a CNI plugin that takes longer.
     """
@@ -229,8 +227,7 @@ class CgroupConfig:
     """Settings of cgroups.
 
     Attributes:
-        driver: which program creates cgroups: the OCI runtime (``cgroupfs``) or ``systemd``. The kubelet must have the
-            same driver.
+        driver: who creates cgroups: the OCI runtime (``cgroupfs``) or ``systemd``, as in the kubelet's configuration.
         parent: the parent cgroup of pods that do not request a parent: a path, or a slice if driver is ``systemd``.
         conmon: the cgroup of conmon processes: ``pod`` for the pod's cgroup, or a path. If driver is ``systemd``, a
             slice, in which each conmon process gets a scope.
@@ -264,37 +261,34 @@ class ContainerConfig:
 
     Attributes:
         pids_limit: the maximum number of processes in a container; 0 means no limit.
-        enable_unprivileged_ports: let every user listen on ports below 1024 in pods with their own network namespace
-            (``net.ipv4.ip_unprivileged_port_start=0``), as in containerd.
-        enable_unprivileged_icmp: let every user ping in pods with their own network namespace
-            (``net.ipv4.ping_group_range=0 2147483647``), as in containerd.
-        default_sysctls: sysctls as ``NAME=VALUE``, as in CRI-O. A pod gets a sysctl if it has the sysctl's namespace
-            and requests no other value. The values override enable_unprivileged_ports and enable_unprivileged_icmp.
-        seccomp_root: the folder with the seccomp profiles of the type ``localhost``; profiles may be symbolic links.
-            The default is the kubelet's folder.
+        enable_unprivileged_ports: let every user listen on ports below 1024 in pods with their own network namespace,
+            as in containerd.
+        enable_unprivileged_icmp: let every user ping in pods with their own network namespace, as in containerd.
+        default_sysctls: sysctls as ``NAME=VALUE``, as in CRI-O, for pods that have the sysctl's namespace and request
+            no other value. They override the two keys above.
+        seccomp_root: the folder with the seccomp profiles of the type ``localhost``; the default is the kubelet's.
         default_ulimits: process limits, for example ``nofile=1024:2048``; -1 means no limit.
         default_env: environment variables as ``NAME=VALUE``; image and request override them.
         default_capabilities: the capabilities of each container; requests can add and drop some. The default is
             containerd's list.
-        default_mounts: folders and files of the node that every container gets: ``/HOST:/CONTAINER``, or
-            ``/HOST:/CONTAINER:ro`` for a read-only mount. A requested mount at the same path replaces the default.
+        default_mounts: folders and files of the node that every container gets: ``/HOST:/CONTAINER``, read-only with
+            ``:ro``. A requested mount at the same path replaces the default.
         additional_devices: devices of the node that every container gets: ``/dev/HOST:/dev/CONTAINER:rwm``. The path
             in the container and the permissions may be omitted.
         allowed_devices: the devices that a pod may request by the annotation ``io.kubernetes.cri-o.Devices``, if
-            `allowed_annotations` of its OCI runtime contains this annotation.
+            `allowed_annotations` of its OCI runtime has this annotation.
         device_ownership_from_security_context: give requested devices to the container's ``runAsUser`` and
-            ``runAsGroup``, as in containerd, so that users other than root can open them.
+            ``runAsGroup``, as in containerd.
         default_annotations: annotations of every OCI spec.
-        log_size_max: the maximum size of a container's log in bytes, as in CRI-O. conmon empties a log that reaches the
-            limit. 0 means no limit; kubelets rotate logs themselves, without losing lines.
-        hooks_dir: folders with configuration files of OCI hooks, in the format of podman and CRI-O. A file replaces the
-            file of the same name in earlier folders. The plugin ``hook-injector`` reads the same files on every
-            runtime; do not use both.
+        log_size_max: the maximum bytes of a container's log, as in CRI-O; 0 means no limit. conmon empties a log that
+            reaches the limit; kubelets rotate logs themselves, without losing lines.
+        hooks_dir: folders with configuration files of OCI hooks, as in podman and CRI-O. A file replaces the file of
+            the same name in earlier folders. Do not also use the plugin ``hook-injector``, which reads the same files.
         apparmor_profile: the AppArmor profile of containers that request the runtime's default; empty for no profile.
         cdi_dirs: folders with CDI files. A later folder has precedence.
-        rdt_config: the file that defines RDT classes. If empty, each class that a plugin sets is the resctrl group of
-            the same name, and annotations of pods cannot select a class.
-        blockio_config: the file that defines block-I/O classes. If empty, there are no classes.
+        rdt_config: the file that defines RDT classes. If empty, a class that a plugin sets is the resctrl group of the
+            same name, and annotations cannot select a class.
+        blockio_config: the file that defines block-I/O classes; empty for no classes.
         ignore_rdt_not_enabled_errors, ignore_blockio_not_enabled_errors: create a container without its class, as in
             containerd, if an annotation selects a class and this node has no classes.
     """
@@ -367,9 +361,9 @@ class StreamingConfig:
         port: the port to listen on; 0 means any free port.
         idle_timeout: close a stream without traffic after this time.
         token_timeout: how long the URL in the answer to Exec, Attach or PortForward is valid.
-        tls_certificate, tls_key: PEM files of a certificate and its private key. With them the server requires TLS. The
-            files are read again when they change.
-        tls_client_ca: a PEM file with CAs; clients then need a certificate of these CAs. If empty, clients need none.
+        tls_certificate, tls_key: PEM files of a certificate and its private key, for TLS; they are read again when they
+            change.
+        tls_client_ca: a PEM file with CAs; clients then need a certificate of these CAs.
         tls_min_version: the oldest version of TLS that clients may use.
     """
 
@@ -396,12 +390,33 @@ class NriConfig(AdaptationSettings):
 
     Attributes:
         disable: switch NRI off: plugins cannot connect, and requests are not changed.
-        tell_refused: if a plugin rejects an update, send PostUpdateContainer with the actual resources to all plugins.
-            Plugins are always notified of a rejected creation, by StopContainer and RemoveContainer.
+        tell_refused: if a plugin refuses an update, send PostUpdateContainer with the actual resources to all plugins.
+            A refused creation always causes StopContainer and RemoveContainer.
     """
 
     disable: bool = False
     default_validator: ValidatorConfig = field(default_factory=ValidatorConfig)
+
+
+@dataclass(frozen=True, slots=True)
+class TracingConfig:
+    """Settings of OpenTelemetry traces: a span for each call of the CRI, each event of NRI and each call of a plugin.
+
+    Attributes:
+        endpoint: the address of a collector that receives OTLP over HTTP, for example ``http://127.0.0.1:4318``. If
+            empty, no spans are sent.
+    """
+
+    endpoint: str = ""
+
+    def __post_init__(self) -> None:
+        try:
+            url = urlsplit(self.endpoint)
+            valid = not self.endpoint or bool(url.scheme in ("http", "https") and url.hostname and url.port != 0)
+        except ValueError:  # the port is not a number
+            valid = False
+        if not valid:
+            raise ValueError(f'endpoint "{self.endpoint}" is not an http:// or https:// address')
 
 
 @dataclass(frozen=True, slots=True)
@@ -451,6 +466,7 @@ class EngineConfig:
     streaming: StreamingConfig = StreamingConfig()
     nri: NriConfig = NriConfig()
     http: HttpSettings = field(default_factory=HttpSettings)
+    tracing: TracingConfig = TracingConfig()
 
     def __post_init__(self) -> None:
         sockets = {"socket": self.socket}

@@ -6,7 +6,7 @@ import dataclasses
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc
 
@@ -21,9 +21,13 @@ from nri.engine.calls.stats import Readings, StatsCalls
 from nri.engine.calls.statuses import StatusCalls
 from nri.engine.engine import Engine
 from nri.engine.reload import Reloader
+from nri.engine.server.call_spans import CallSpans
 from nri.engine.server.methods import Methods
 from nri.engine.support.errors import EngineError
 from nri.thread_pool import ThreadPool
+
+if TYPE_CHECKING:
+    from nri.trace.live_spans import SpanExporter
 
 #: The maximum number of concurrent calls. It is enough for a node of 110 pods with a stop, a pull or a probe in each
 #: pod. Threads are created on demand.
@@ -44,9 +48,15 @@ class Server:
     server stops accepting calls; it must end the calls that would run forever.
     """
 
-    def __init__(self, path: Path, groups: Iterable[object], on_stop: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        groups: Iterable[object],
+        on_stop: Callable[[], None] | None = None,
+        interceptors: Sequence[grpc.ServerInterceptor] = (),
+    ) -> None:
         self.path = path
-        self._groups = [*groups]
+        self._groups, self._interceptors = [*groups], interceptors
         self._on_stop = on_stop
         self._pool = ThreadPool(MAX_CALLS, thread_name_prefix="cri")
         self._server: SocketServer | None = None
@@ -56,8 +66,9 @@ class Server:
         path = str(self.path)
         try:
             self._server = bind(
-                path, self._pool, _handlers(self._groups), max_calls_per_connection=MAX_CALLS_PER_CONNECTION
-            )
+                path, self._pool, _handlers(self._groups), max_calls_per_connection=MAX_CALLS_PER_CONNECTION,
+                interceptors=self._interceptors,
+            )  # fmt: skip
         except (OSError, RuntimeError) as error:
             raise EngineError(f"cannot listen at {path}: {error}") from error
         self._server.start()
@@ -86,11 +97,13 @@ def _handlers(groups: Sequence[object]) -> list[grpc.GenericRpcHandler]:
     return handlers
 
 
-def cri_server(engine: Engine, streaming: Streaming, reloader: Reloader | None = None) -> Server:
+def cri_server(
+    engine: Engine, streaming: Streaming, reloader: Reloader | None = None, spans: SpanExporter | None = None
+) -> Server:
     """Create the CRI server of an engine.
 
     `streaming` returns URLs for exec, attach and port forwarding. Clients may reload the settings if there is a
-    `reloader`.
+    `reloader`. `spans` gets a span of each call.
     """
     readings = Readings(engine.inventory, engine.running_containers, engine.images)
     groups = [
@@ -108,7 +121,8 @@ def cri_server(engine: Engine, streaming: Streaming, reloader: Reloader | None =
         MetricCalls(readings),
         ImageCalls(engine.images, lambda: engine.config.images.pinned_images),
     ]
-    return Server(engine.config.socket, groups, on_stop=engine.events.close)
+    interceptors = [] if spans is None else [CallSpans(spans)]
+    return Server(engine.config.socket, groups, engine.events.close, interceptors)
 
 
 def _runtime_facts(engine: Engine, reloader: Reloader | None) -> Facts:

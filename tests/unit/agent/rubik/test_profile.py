@@ -15,6 +15,7 @@ from nri.agent.rubik.profile import PROFILE, SERVICES, unread, unreadable
 from nri.agent.rubik.service import Node
 from nri.agent.rubik.settings import KIND
 from nri.agent.settings import AgentSettings
+from nri.agent.settings.values import RuleSettings
 from nri.host import Root
 
 FEATURES = {
@@ -65,6 +66,11 @@ def test_the_documentation_lists_the_conflicts_of_each_service() -> None:
 def test_the_settings_choose_hooks_and_the_failure_policy(tmp_path: Path) -> None:
     node = PROFILE.node(AgentSettings(profile="rubik", failure_policy="Fail"), Root(tmp_path))
     assert (node.fail, node.gates, node.stages_off) == (True, frozenset(), frozenset())
+
+
+def test_rules_cannot_come_from_an_api_server() -> None:
+    with pytest.raises(ValueError, match="the API server has no rules of profile rubik"):
+        AgentSettings(profile="rubik", rules=RuleSettings(source="apiserver"))
 
 
 def test_a_decision_has_the_block_of_its_service_as_its_origin() -> None:

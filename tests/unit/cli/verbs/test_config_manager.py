@@ -21,6 +21,16 @@ def test_a_dry_run_shows_the_difference_and_a_real_run_applies_it_once(nri, fold
     assert "NRI is off in containerd" not in doctor.stdout
 
 
+def test_enabling_nri_in_isulad_has_a_caution_and_uses_its_own_unit(nri, folder: Path) -> None:
+    path = folder / "etc/isulad/daemon.json"
+    path.parent.mkdir(parents=True)
+    path.write_text('{"group": "isula"}\n')
+    result = nri("config-manager", "--root", str(folder))
+    assert result.returncode == 0, result.stderr
+    assert "systemctl restart isulad.service" in result.stdout
+    assert "iSulad 2.1.6 ends when the kubelet updates" in result.stderr
+
+
 def test_a_given_file_is_containerds(nri, folder: Path) -> None:
     (folder / "own.toml").write_text("version = 2\n")
     words = ("config-manager", "--root", str(folder), "--file", "/own.toml")
@@ -28,7 +38,7 @@ def test_a_given_file_is_containerds(nri, folder: Path) -> None:
     assert result.returncode == 0, result.stderr
     assert "disable = false" in (folder / "own.toml").read_text()
     other = nri(*words, "--runtime", "crio", "--dry-run")
-    assert (other.returncode, "--file is not for CRI-O" in other.stderr) == (2, True), other.stdout
+    assert (other.returncode, "CRI-O does not read another file" in other.stderr) == (2, True), other.stdout
 
 
 def test_a_mistake_exits_with_2_and_its_position(nri, folder: Path) -> None:

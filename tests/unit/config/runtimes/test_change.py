@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from contextlib import nullcontext
 from pathlib import Path
@@ -141,6 +142,54 @@ def test_operators_settings_in_the_file_for_cri_o_are_kept(root: Path) -> None:
     assert path.read_text() == '[crio.nri]\n  enable_nri = true # for now\nnri_listen = "/run/own.sock"\n'
 
 
+ISULAD = "etc/isulad/daemon.json"
+
+
+@pytest.mark.parametrize(
+    ("before", "timeouts", "after"),
+    [
+        (None, (), {"nri-support": True, "enable-cri-v1": True}),
+        (
+            '{"group": "isula", "enable-cri-v1": false}',
+            ("10s", "5s"),
+            {"group": "isula", "enable-cri-v1": True, "nri-support": True, "plugin-registration-timeout": 10,
+             "plugin-request-timeout": 5},
+        ),
+    ],
+)  # fmt: skip
+def test_isulad_gets_cri_v1_and_timeouts_in_seconds(
+    root: Path, before: str | None, timeouts: tuple[str, ...], after: dict
+) -> None:
+    (root / "etc/isulad").mkdir()
+    if before is not None:
+        (root / ISULAD).write_text(before)
+    turn_on(root, "isulad", *timeouts)
+    assert json.loads((root / ISULAD).read_text()) == after
+    assert plan(str(root), "isulad", Timeouts(*timeouts)).after == (root / ISULAD).read_text()
+
+
+@pytest.mark.parametrize("text", ["{} // none", '{"group": "a", "group": "b"}'])
+def test_a_file_that_only_isulad_reads_is_changed_by_hand(root: Path, text: str) -> None:
+    (root / "etc/isulad").mkdir()
+    (root / ISULAD).write_text(text)
+    with pytest.raises(ConfigError, match=r'a comment or a key twice.*"nri-support": true, "enable-cri-v1": true'):
+        turn_on(root, "isulad")
+    (root / ISULAD).write_text("{} # none")
+    with pytest.raises(ConfigError, match="not valid JSON"):
+        turn_on(root, "isulad")
+
+
+@pytest.mark.parametrize("runtime", ["isulad", "crio"])
+def test_a_runtime_that_reads_one_file_takes_no_other(root: Path, runtime: str) -> None:
+    with pytest.raises(ConfigError, match=r"--file: .* does not read another file"):
+        plan(str(root), runtime, Timeouts(), "/own.json")
+
+
+def test_fractions_of_a_second_are_refused_for_isulad(root: Path) -> None:
+    with pytest.raises(ConfigError, match=r"--nri-plugin-request-timeout: iSulad .* whole seconds only, not 1\.5s"):
+        plan(str(root), "isulad", Timeouts("5s", "1.5s"))
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
@@ -222,6 +271,34 @@ def test_k3s_gets_a_template_and_its_file_is_kept(root: Path, version: int, name
         plan(str(root), "containerd", Timeouts(), release="v2.1.5-k3s1")
 
 
+@pytest.mark.parametrize("name", ["k3s", "rke2"])
+def test_k3s_and_rke2_get_a_drop_in_if_their_file_imports_one(root: Path, name: str) -> None:
+    folder = root / "var/lib/rancher" / name / "agent/etc/containerd"
+    folder.mkdir(parents=True)
+    pattern = f"/var/lib/rancher/{name}/agent/etc/containerd/config-v3.toml.d/*.toml"
+    (folder / "config.toml").write_text(f'version = 3\nimports = ["{pattern}"]\n{HEAD}\ndisable = true\n')
+    apply(str(root), plan(str(root), "containerd", Timeouts(), release="v2.1.5-k3s1"), Timeouts())
+    assert (folder / "config-v3.toml.d/nri.toml").read_text() == f"version = 3\n\n{HEAD}\n  disable = false\n"
+    assert not (folder / "config-v3.toml.tmpl").exists()
+
+
+def test_a_table_of_the_base_template_is_not_defined_twice(root: Path) -> None:
+    (root / K3S).mkdir(parents=True)
+    (root / K3S / "config.toml").write_text(f"version = 3\n{HEAD}\ndisable = true\n")
+    change = plan(str(root), "containerd", Timeouts(), release="v2.1.5-k3s1")
+    with pytest.raises(NriError, match="the runtime would not start"):
+        apply(str(root), change, Timeouts())
+    assert not (root / K3S / "config-v3.toml.tmpl").exists()
+
+
+@pytest.mark.parametrize("imports", ["5", '"*"', '["/a[*"]'])
+def test_imports_that_stop_the_daemon_are_reported(root: Path, imports: str) -> None:
+    (root / K3S).mkdir(parents=True)
+    (root / K3S / "config.toml").write_text(f"version = 3\nimports = {imports}\n")
+    with pytest.raises(NriError, match="the runtime would not start"):
+        turn_on(root)
+
+
 def test_k0s_gets_a_drop_in_and_microk8s_a_line_in_its_template(root: Path) -> None:
     (root / "etc/k0s").mkdir()
     (root / "etc/k0s/containerd.toml").write_text('version = 3\nimports = ["/etc/k0s/containerd.d/*.toml"]\n')
@@ -235,6 +312,16 @@ def test_k0s_gets_a_drop_in_and_microk8s_a_line_in_its_template(root: Path) -> N
     path = "/var/snap/microk8s/current/args/containerd.toml"
     apply(str(root), plan(str(root), "containerd", Timeouts(), path), Timeouts())
     assert (folder / "containerd-template.toml").read_text().endswith(f"\n{HEAD}\n  disable = false\n")
+
+
+def test_of_several_containerds_the_active_one_is_changed(root: Path, programs: Path) -> None:
+    config(root, "version = 3\n")
+    (root / K3S).mkdir(parents=True)
+    (root / K3S / "config.toml").write_text("version = 3\n")
+    assert plan(str(root), "containerd", Timeouts(), release="2.1.9").main == "/etc/containerd/config.toml"
+    (programs / "systemctl").write_text("#!/bin/sh\nexit 3\n")
+    with pytest.raises(ConfigError, match=r"there are several containerds: /etc/containerd/config\.toml, /var/lib"):
+        plan(str(root), "containerd", Timeouts(), release="2.1.9")
 
 
 def test_a_file_that_was_never_created_is_an_error(root: Path) -> None:
@@ -266,13 +353,13 @@ def test_the_difference_has_the_format_of_diff(root: Path) -> None:
 
 
 def test_the_installed_runtime_is_detected(root: Path) -> None:
-    with pytest.raises(NriError, match="there is neither containerd nor CRI-O below"):
+    with pytest.raises(NriError, match="there is neither containerd nor CRI-O nor iSulad below"):
         detect(str(root))
     (root / "etc/crio").mkdir()
     (root / "etc/crio/crio.conf").touch()
     assert detect(str(root)) == "crio"
     config(root, "")
-    with pytest.raises(NriError, match=r"two runtimes, containerd and crio .*--runtime containerd"):
+    with pytest.raises(NriError, match=r"several runtimes, containerd and crio .*--runtime containerd"):
         detect(str(root))
 
 

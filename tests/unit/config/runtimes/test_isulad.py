@@ -32,9 +32,37 @@ def test_by_default_nri_is_off_and_zero_timeouts_are_defaults(put) -> None:
     assert (nri.enabled, nri.request_timeout_s, findings) == (False, 2.0, [])
 
 
-def test_a_file_with_comments_is_read(put) -> None:
-    nri, findings = read(put({DAEMON: '{\n# on\n"nri-support": true, "enable-cri-v1": true}'}))
-    assert (nri.enabled, findings) == (True, [(Kind.COMMENT, f"{DAEMON}:2", {})])
+ON = '"nri-support": true, "enable-cri-v1": true'
+
+
+@pytest.mark.parametrize(
+    ("text", "is_on", "kind"),
+    [
+        ("{\n# on\n%s}", None, Kind.COMMENT),
+        ("{\n// on\n%s}", True, None),
+        ("{\n/* on\n*/%s}", True, None),
+        ('{"nri-support": false, %s}', False, Kind.SECOND_KEY),
+        ('{%s, "nri-support": false} // off', True, Kind.SECOND_KEY),
+        ('{%s, "plugin-request-timeout": 1.5}', None, Kind.WRONG_TYPE),
+        (f'{{%s, "plugin-request-timeout": {1 << 64}}}', None, Kind.WRONG_TYPE),
+        ('{%s, "plugin-request-timeout": true}', True, Kind.IGNORED_VALUE),
+        ('{%s, "plugin-path": 5}', True, Kind.IGNORED_VALUE),
+        ("{%s,}", None, Kind.EXTRA_COMMA),
+        ("\ufeff{%s}", None, Kind.INVALID),
+        (" ", None, Kind.INVALID),
+        ("[]", False, None),
+    ],
+)
+def test_verdicts_equal_those_of_a_running_isulad(put, text: str, is_on: bool | None, kind: Kind | None) -> None:
+    reading = isulad.read(put({DAEMON: text.replace("%s", ON)}))
+    assert (reading.nri.enabled if reading.nri else None) is is_on
+    assert [remark.kind for remark in reading.remarks] == ([] if kind is None else [kind])
+    assert (reading.failure is not None) is (is_on is None)
+
+
+def test_our_engine_reads_the_old_spelling_and_durations(put) -> None:
+    reading = isulad.read(put({DAEMON: '{"nri_support": true, "plugin-request-timeout": "5s"}'}), lenient=True)
+    assert reading.nri is not None and (reading.nri.enabled, reading.nri.request_timeout_s) == (True, 5.0)
 
 
 @pytest.mark.parametrize("text", ['{"nri-support": true}', '{"nri-support": true, "enable-cri-v1": false}'])
@@ -57,13 +85,13 @@ def test_a_missing_comma_is_distinguished_from_other_mistakes(put) -> None:
 @pytest.mark.parametrize(
     ("text", "kind", "enabled", "timeout_s"),
     [
-        ('{"nri_support": true}', Kind.OLD_SPELLING, True, 2.0),
-        ('{"plugin-request-timeout": "5s"}', Kind.NO_SECONDS, False, 5.0),
-        ('{"plugin-request-timeout": "soon"}', Kind.WRONG_TYPE, False, 2.0),
+        ('{"nri_support": true}', Kind.OLD_SPELLING, False, 2.0),
+        ('{"plugin-request-timeout": "5s"}', Kind.NO_SECONDS, False, 2.0),
+        ('{"plugin-request-timeout": "soon"}', Kind.IGNORED_VALUE, False, 2.0),
         ('{"socket_path": "/s"}', Kind.FIXED_SOCKET, False, 2.0),
         ('{"nri": {"plugin-request-timeout": 5}}', Kind.MISPLACED, False, 2.0),
         ('{"plugin-request-timout": 5}', Kind.UNKNOWN_KEY, False, 2.0),
-        ('{"nri-support": "true"}', Kind.WRONG_TYPE, False, 2.0),
+        ('{"nri-support": "true"}', Kind.IGNORED_VALUE, False, 2.0),
     ],
 )
 def test_mistakes_are_reported_and_repaired_if_possible(
@@ -88,7 +116,6 @@ def test_every_mistake_of_a_published_sample_has_its_line() -> None:
     assert tree == {"nri-support": True, "disable-connections": False, "plugin-path": "/opt/#1//x"}
     assert [(one.kind, one.where) for one in remarks] == [
         (Kind.COMMENT, "f:2"),
-        (Kind.COMMENT, "f:4"),
         (Kind.MISSING_COMMA, "f:4"),
         (Kind.EQUALS_SIGN, "f:4"),
         (Kind.EXTRA_COMMA, "f:5"),

@@ -26,6 +26,14 @@ def test_a_runtime_that_launches_no_plugin_from_a_folder_is_named(put, text: str
     assert message in "".join(obstacles)
 
 
+def test_every_installation_of_containerd_is_read(put) -> None:
+    text = f"version = 3\n{NRI}disable = true\n"
+    path = "/var/lib/rancher/k3s/agent/etc/containerd/config.toml"
+    obstacles = launch_obstacles(put({path: text}), FOLDER)
+    assert len(obstacles) == 1 and f"change its template with nri config-manager --file {path}" in obstacles[0]
+    assert len(launch_obstacles(put({path: text, "/etc/containerd/config.toml": text}), FOLDER)) == 2
+
+
 def test_without_runtimes_there_is_no_obstacle(put) -> None:
     assert launch_obstacles(put(), FOLDER) == []
 

@@ -53,9 +53,8 @@ def test_isulads_keys_are_read_in_both_spellings_and_units(write) -> None:
     assert (nri.disable, nri.disable_connections, nri.socket_path) == (False, False, "/run/x.sock")
     assert (nri.plugin_registration_timeout, nri.plugin_request_timeout) == (7.0, 4.0)
     assert loaded.origins["nri.plugin_request_timeout"] == "daemon.json:6"
-    assert (
-        'daemon.json:4: disable_connections: the key has an old spelling (write "disable-connections")' in loaded.notes
-    )
+    spelling = 'the key has an old spelling, and iSulad ignores it (write "disable-connections")'
+    assert f"daemon.json:4: disable_connections: {spelling}" in loaded.notes
     assert "daemon.json:7: socket_path: iSulad itself does not support another socket path" in loaded.notes
 
 

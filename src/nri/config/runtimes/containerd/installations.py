@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from nri.config.runtimes.containerd.judgement import PATH
+
+if TYPE_CHECKING:
+    from nri.config.runtimes.file_tree import FileTree
 
 
 class Installation(NamedTuple):
@@ -65,6 +68,11 @@ INSTALLATIONS: tuple[Installation, ...] = (
         (),
     ),
 )
+
+
+def existing_installations(tree: FileTree) -> list[Installation]:
+    """List the installations whose file exists."""
+    return [row for row in INSTALLATIONS if tree.exists(row.path)]
 
 
 def installation_at(path: str) -> Installation | None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from nri.config.runtimes.config_file import ConfigFile
 from nri.config.runtimes.containerd import glob, migration, toml_text
 from nri.config.runtimes.containerd.cri import CriSettings, find_obstacle
-from nri.config.runtimes.containerd.key_types import CRI, NRI, VALIDATOR_KEYS, plugin_types, top_types
+from nri.config.runtimes.containerd.key_types import CRI, CRI_IMAGES, NRI, VALIDATOR_KEYS, plugin_types, top_types
 from nri.config.runtimes.containerd.keys import (
     KeyPath,
     first_wrong,
@@ -22,7 +22,7 @@ from nri.config.runtimes.containerd.keys import (
     spelling,
     value_at,
 )
-from nri.config.runtimes.containerd.plugins import OPTIONAL, PREFIX, existing, short_name
+from nri.config.runtimes.containerd.plugins import OPTIONAL, PREFIX, existing, needed_by_images, short_name
 from nri.config.runtimes.containerd.releases import Rules
 from nri.config.runtimes.file_tree import FileTree
 from nri.config.runtimes.reading import Kind, Remark, RuntimeNri
@@ -41,7 +41,8 @@ _PROXY_TYPES = {
     "snapshot": "snapshotter.v1", "content": "content.v1", "sandbox": "sandbox.controller.v1", "diff": "diff.v1",
 }  # fmt: skip
 _PYTHON_TYPES = {
-    "bool": bool, "str": str, "int": int, "float": float, "texts": list, "table": dict, "duration": str,
+    "bool": bool, "str": str, "int": int, "float": float, "texts": list, "table": dict, "tables": list,
+    "duration": str,
 }  # fmt: skip
 #: Fields of `RuntimeNri` by NRI's keys. An empty string and a zero timeout mean the default of NRI's library.
 SETTINGS = {
@@ -327,11 +328,15 @@ class _Config:
                 raise _Failure(Kind.VERSION_CRASH, self._last_where("version"), version=self.version, other=3)
             if CRI not in self.disabled:
                 self._move_cri_settings(self.plugins, self._where_table(CRI))
-        for uri, types in plugin_types(self.rules.first).items():
+        types_by_plugin = plugin_types(self.rules.first)
+        if self.rules.is_1:
+            migration.move_embedded_keys(self.plugins.get(self.plugin_name(CRI)), types_by_plugin[CRI], self.rules)
+        for uri, types in types_by_plugin.items():
             name = self.plugin_name(uri)
             if name in self.plugins and name not in self.disabled:
                 wrong = first_wrong(self.plugins[name], types, self.rules)
-                if wrong is not None and not (self.rules.toml == "1.0" and wrong.value == {}):
+                is_ignored = self.rules.toml == "1.0" and wrong is not None and wrong.value == {}
+                if wrong is not None and not (is_ignored and wrong.path[-1] not in _EMPTY_LISTS):
                     raise self._wrong_type(name, wrong.path, wrong.type, wrong.value)
 
     def _wrong_type(self, plugin: str, path: KeyPath, kind: str, value: Any) -> _Failure:
@@ -501,6 +506,8 @@ class _Config:
                 reason = "the plugin is disabled"
             elif names[name] == CRI and obstacle is not None:
                 reason = f"the plugin does not load: {obstacle.details['reason']}"
+            elif names[name] == CRI_IMAGES and needed_by_images(self.rules) & set(self.disabled):
+                reason = "a plugin that it needs is disabled"
             elif names[name] in OPTIONAL and name not in self.plugins:
                 reason = "containerd skips it on this machine"
             else:
@@ -603,6 +610,8 @@ class _Config:
         return ()
 
 
+#: Lists without a default: the TOML library of 2.3 accepts an empty table for other values.
+_EMPTY_LISTS = ("required_plugins", "unpack_config")
 _MERGED_TOP_KEYS = ("root", "state", "temp", "grpc", "ttrpc", "debug", "metrics", "timeouts", "proxy_plugins")
 
 

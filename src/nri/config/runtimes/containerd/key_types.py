@@ -146,6 +146,7 @@ _PLUGINS: tuple[tuple[str, _Keys], ...] = (
     ),
     ("io.containerd.internal.v1.opt", _Keys("path:str")),
     ("io.containerd.internal.v1.restart", _Keys("interval:duration", until="2.0")),
+    ("io.containerd.internal.v1.tracing", _Keys("sampling_ratio:float service_name:str", until="2.4")),
     ("io.containerd.monitor.container.v1.restart", _Keys("interval:duration", "2.0")),
     ("io.containerd.metadata.v1.bolt", _Keys("content_sharing_policy:str")),
     ("io.containerd.metadata.v1.bolt", _Keys("no_sync:bool", "2.1")),
@@ -205,9 +206,10 @@ _PLUGINS: tuple[tuple[str, _Keys], ...] = (
     ),
     ("io.containerd.snapshotter.v1.overlayfs", _Keys("slow_chown:bool", "2.0")),
     ("io.containerd.snapshotter.v1.zfs", _Keys("root_path:str")),
+    ("io.containerd.tracing.processor.v1.otlp", _Keys("endpoint:str protocol:str insecure:bool", until="2.4")),
     (
         "io.containerd.transfer.v1.local",
-        _Keys("config_path:str max_concurrent_downloads:int max_concurrent_uploaded_layers:int"),
+        _Keys("config_path:str max_concurrent_downloads:int max_concurrent_uploaded_layers:int unpack_config:tables"),
     ),
     (
         "io.containerd.transfer.v1.local",

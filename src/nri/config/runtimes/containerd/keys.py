@@ -69,8 +69,13 @@ def _has_type(value: Any, kind: str, rules: Rules) -> bool:
         return isinstance(value, list) and all(type(text) is str for text in value)
     if kind == "table":
         return isinstance(value, dict)
+    if kind == "tables":
+        entries = [value] if isinstance(value, dict) and rules.toml == "1.1" else value
+        if entries == [] and rules.is_1:
+            return False
+        return isinstance(entries, list) and all(isinstance(entry, dict) for entry in entries)
     if kind == "float":
-        return type(value) in (float, int)
+        return type(value) is float or (type(value) is int and not rules.is_1)
     if kind == "duration" and isinstance(value, str):
         return is_duration(value)
     if kind == "duration":

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nri.config.runtimes.containerd.key_types import CRI, CRI_IMAGES, CRI_RUNTIME
+from nri.config.runtimes.containerd.keys import spelling
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from nri.config.runtimes.containerd.releases import Rules
 
 #: Plugins whose full name is not io.containerd.grpc.v1.NAME, by their name in version 1.
 _FULL_NAMES = {
@@ -33,6 +39,10 @@ _IMAGE_KEYS = frozenset(
 _SNAPSHOT_KEYS = frozenset({"snapshotter", "disable_snapshot_annotations", "discard_unpacked_layers"})
 
 
+#: Tables of the CRI plugin whose keys 1.7 also reads from the table around them, if they are missing.
+_EMBEDDED_TABLES = ("containerd", "cni", "image_decryption", "x509_key_pair_streaming")
+
+
 class Panic(Exception):
     """containerd crashes, because a value is not a table."""
 
@@ -44,6 +54,14 @@ def full_name(plugin: str) -> str:
     if plugin.endswith("-service"):
         return f"io.containerd.service.v1.{plugin}"
     return _FULL_NAMES.get(plugin, f"io.containerd.grpc.v1.{plugin}")
+
+
+def move_embedded_keys(table: Any, types: Mapping[str, Any], rules: Rules) -> None:
+    """Move keys of the CRI plugin of 1.7 to the missing table in which they belong, as its TOML library reads them."""
+    for name in _EMBEDDED_TABLES if isinstance(table, dict) else ():
+        keys = {key: spelt for key in types[name] if (spelt := spelling(table, key, rules)) is not None}
+        if keys and spelling(table, name, rules) is None:
+            table[name] = {key: table[spelt] for key, spelt in keys.items()}
 
 
 def move_cri_settings(plugins: dict[str, Any]) -> None:

@@ -41,7 +41,8 @@ class Rules(NamedTuple):
 #: All series, ascending. The TOML library depends on the build: Debian's 2.1 has a newer library than containerd's own.
 SERIES: tuple[Rules, ...] = (
     Rules("1.7.0", "1.7", 2, "0.5", has_validator=False, translates="never"),
-    Rules("2.0.0", "2.0 and 2.1", 3, "1.1", has_validator=False, translates="merged"),
+    Rules("2.0.0", "2.0", 3, "1.1", has_validator=False, translates="merged"),
+    Rules("2.1.0", "2.1", 3, "1.1", has_validator=False, translates="merged"),
     Rules("2.2.0", "2.2", 3, "1.1", translates="merged"),
     Rules("2.3.0", "2.3.0 to 2.3.4", 4, "1.0", refuses_newer_drop_in=True),
     Rules("2.3.5", "2.3.5 and later 2.3", 4, "1.0"),

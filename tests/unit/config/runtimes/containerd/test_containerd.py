@@ -56,7 +56,7 @@ def test_read_uses_the_files_below_a_root(put) -> None:
         ("version = 2\n", None, Kind.RELEASE_DECIDES, {"off": "1.7", "on": "2.0 and newer"}),
         (f"{NRI}disable = false\n", None, Kind.RELEASE_DECIDES, {"off": "1.7", "on": "2.0 and newer"}),
         ("version = 3\n", True, Kind.RELEASES_REFUSE, {"releases": "1.7"}),
-        (f"version = 4\n{NRI}disable = true\n", False, Kind.RELEASES_REFUSE, {"releases": "1.7, 2.0 and 2.1, 2.2"}),
+        (f"version = 4\n{NRI}disable = true\n", False, Kind.RELEASES_REFUSE, {"releases": "1.7, 2.0, 2.1, 2.2"}),
         ('disabled_plugins = ["cri"]\n', None, Kind.NEVER_RUNS, {"fix": 'remove "cri" from disabled_plugins'}),
         ("version = 5\n", None, Kind.UNKNOWN_VERSION, {"version": 5, "newest": 4}),
         (f'version = 2\n{NRI}disable = "false"\n', None, Kind.WRONG_TYPE, {"type": bool, "value": "false"}),
@@ -98,7 +98,7 @@ def test_without_a_release_all_releases_are_judged(text: str, is_on: bool | None
             "2.1.9",
             f"version = 3\n{NRI}[plugins.'io.containerd.nri.v1.nri'.default_validator]\nenable = true\n",
             Kind.NO_VALIDATOR,
-            {"releases": "2.0 and 2.1"},
+            {"releases": "2.1"},
         ),
     ],
 )

@@ -14,6 +14,7 @@ IMPORTS = 'imports = ["conf.d/*.toml"]\n'
 NRI = '[plugins."io.containerd.nri.v1.nri"]\n'
 ON, OFF = f"{NRI}disable = false\n", f"{NRI}disable = true\n"
 CRI = '[plugins."io.containerd.grpc.v1.cri"'
+PLUGIN = "[plugins.'io.containerd."
 REQUIRES = 'version = 2\nrequired_plugins = ["io.containerd.'
 RELEASES = {"1.7": "1.7.24", "2.1": "2.1.9", "2.2": "2.2.0", "2.3": "2.3.4", "2.4": "2.4.2"}
 
@@ -75,6 +76,27 @@ def words(main: str, drop_in: str | None = None) -> str:
         (f"version = 2\n{OFF}plugin_request_timeout = ''\n", None, " ".join(["NO_DURATION"] * 5)),
         (f"version = 2\n{IMPORTS}{NRI}socket_path = 5\n", f"{ON}socket_path = '/s'\n", "on on on on on"),
         (f"version = 2\n{ON}{CRI}]\nenable_selinux = 'x'\n", None, " ".join(["WRONG_TYPE"] * 5)),
+        (
+            f"version = 2\n{ON}{PLUGIN}internal.v1.tracing']\nsampling_ratio = true\n",
+            None,
+            f"{' '.join(['WRONG_TYPE'] * 4)} on",
+        ),
+        (f"version = 2\n{ON}{PLUGIN}gc.v1.scheduler']\npause_threshold = 1\n", None, "WRONG_TYPE on on on on"),
+        (
+            f"version = 2\n{ON}{PLUGIN}snapshotter.v1.erofs']\nroot_path = 1\n",
+            None,
+            f"on {' '.join(['WRONG_TYPE'] * 4)}",
+        ),
+        (
+            f"version = 2\n{ON}{PLUGIN}transfer.v1.local']\nunpack_config = {{}}\n",
+            None,
+            "WRONG_TYPE on on WRONG_TYPE on",
+        ),
+        (f"version = 2\n{ON}{PLUGIN}transfer.v1.local']\nunpack_config = []\n", None, "WRONG_TYPE on on on on"),
+        # 1.7 reads keys of a missing table from the table around it.
+        (f"version = 2\n{ON}{CRI}]\nSNAPSHOTTER = 5\n", None, "WRONG_TYPE on on on on"),
+        (f"version = 2\n{ON}{CRI}]\nsnapshotter = 'x'\n", None, "never on on on on"),
+        (f"version = 2\n{ON}{CRI}]\nsnapshotter = 'x'\n{CRI}.containerd]\n", None, "on on on on on"),
         # What `config dump` does not notice.
         (f"version = 2\n{ON}[debug]\nlevel = 'loud'\n", None, " ".join(["START"] * 5)),
         (f"version = 2\n{ON}[metrics]\naddress = 'x'\n", None, " ".join(["START"] * 5)),
@@ -111,6 +133,11 @@ def words(main: str, drop_in: str | None = None) -> str:
             f"{REQUIRES}grpc.v1.cri\"]\n{ON}{CRI}.containerd]\ndefault_runtime_name = 'x'\n",
             None,
             " ".join(["REQUIRED"] * 5),
+        ),
+        (
+            f'{REQUIRES}cri.v1.images"]\ndisabled_plugins = ["io.containerd.image-verifier.v1.bindir"]\n',
+            None,
+            "REQUIRED REQUIRED REQUIRED on on",
         ),
         # The CRI plugin does not load.
         (f'version = 2\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n{ON}', None, "never never never never never"),
