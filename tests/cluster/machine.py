@@ -175,8 +175,8 @@ def serve(folder: Path) -> int:
 
     end_on_sigterm()
     (folder / "pid").write_text(f"{os.getpid()}\n")
-    # By the first argument the API server calls a webhook at its pod's address: no kube-proxy runs here. By the second it
-    # accepts privileged containers, as other clusters do: the chart's patchConfig has one.
+    # By the first argument the API server calls a webhook at its pod's address: no kube-proxy runs here. By the second
+    # it accepts privileged containers, as other clusters do: the chart's patchConfig has one.
     arguments = ("--enable-aggregator-routing=true", "--allow-privileged=true")
     control_plane = ControlPlane(folder, print, arguments, for_pods=True, port=API_PORT)
     network = pod_network(folder)
