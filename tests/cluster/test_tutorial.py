@@ -16,6 +16,7 @@ import pytest
 
 from tests.cluster.images import load_archive
 from tests.cluster.machine import Cluster
+from tests.cluster.pods import NODES, pod_on, wait_logged
 from tests.deploy.buildah import Buildah, buildah_with_base
 from tests.kubernetes import build
 from tests.support.commands import run
@@ -65,6 +66,14 @@ class Reader:
             )  # fmt: skip
             assert process.returncode == 0, f"$ {command}\n{process.stdout}"
             assert not expected or output_matches(expected, process.stdout), f"$ {command}\n{process.stdout}"
+        if " rollout status " in command:
+            self._wait_registered()
+
+    def _wait_registered(self) -> None:
+        """Wait until the plugin of each node has logged what the page expects, because the pod may run on any node."""
+        for node in NODES:
+            name = pod_on(self._cluster, "app.kubernetes.io/name=team-env", node)
+            wait_logged(self._cluster, name, "registered with")
 
     def _build(self) -> None:
         project = self._folder / "team-env"
