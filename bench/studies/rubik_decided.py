@@ -47,7 +47,9 @@ def _psi() -> str:
         remaining = 3 if second == 15 else remaining
         avg10 += (1 + 4 * remaining - avg10) / 10
         waits.append((second, avg10 / block.avg10threshold))
-        if second % block.interval == 0 and psi.pressed(block.resource, {"cpu": [avg10]}, block.avg10threshold):
+        if second % block.interval == 0 and psi.resource_under_pressure(
+            block.resource, {"cpu": [avg10]}, block.avg10threshold
+        ):
             remaining -= 1
             evicted[f"eviction {len(evicted) + 1}"] = float(second)
     title = f"psi: the wait of an online pod, in thresholds {_SAID}"

@@ -139,7 +139,8 @@ def write_in(
         with open(_create_locked(folder, temporary, mode), "wb") as file:
             try:
                 if owner is not None:
-                    os.fchown(file.fileno(), *owner)  # before the mode: it may clear setuid and setgid
+                    # The owner is set before the mode, because setting the owner may clear setuid and setgid.
+                    os.fchown(file.fileno(), *owner)
                 os.fchmod(file.fileno(), mode)
                 file.write(data)
                 file.flush()
@@ -375,7 +376,7 @@ class _Climb:
 
     def __init__(self, path: StrPath) -> None:
         self._path = os.fspath(path)
-        self._devices, self._inodes = array("Q"), array("Q")  # of the folders above: 16 bytes for each level
+        self._devices, self._inodes = array("Q"), array("Q")  # a record of the folders above: 16 bytes for each level
         self.folder = os.open(self._path, _FOLDER | os.O_NOFOLLOW)
 
     @property

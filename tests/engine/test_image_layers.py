@@ -612,7 +612,7 @@ def test_a_layer_that_cannot_be_removed_is_unpacked_anew(
         with pytest.raises(EngineError, match=r"is not removed: .*Input/output error"):
             store.remove(image.id)
         assert store.fs_info().size_bytes == image.size_bytes
-    with pytest.raises(EngineError, match="only half removed"):
+    with pytest.raises(EngineError, match="only partly removed"):
         store.mount(image, "c1")
     registry.downloads.clear()
     assert store.pull(name).id == image.id

@@ -388,7 +388,7 @@ class _Counted(Service):
         self.name, self._fails = name, fails
         self.rounds: list[list[str]] = []
 
-    def wants(self, rules: Services) -> bool:
+    def is_needed(self, rules: Services) -> bool:
         """Whether there is work: always."""
         return True
 

@@ -215,7 +215,7 @@ def _limit(folder: Path, case: Json, expected: Json) -> Json:
     world.disks(case.get("devices") or {})
     stage(world, case, expected)
     # rubik logs rows that have no effect; an error is an annotation, or a file, that cannot be read.
-    logged = ("is not a block device", "is not a number of 64 bits")
+    logged = ("is not a block device", "is not a 64-bit number")
     error = any(not any(word in problem for word in logged) for problem in world.problems)
     given_files = set(case.get("files") or {})
     texts = {name: text for name, text in world.files().items() if ".throttle." in name and name in given_files}

@@ -17,7 +17,7 @@ from tests.rubik_cases.world import CaseWorld, Json
 __all__ = ["STAGES"]
 
 _TURBO = {"volcano.sh/quota-turbo": "true"}
-_USE = re.compile(r"the node uses ([\d.]+) %")
+_USE = re.compile(r"the node's CPU usage is ([\d.]+) %")
 
 
 def _knobs(case: Json) -> Knobs:
@@ -107,7 +107,7 @@ class _Writes(Service):
     name = "quotaTurbo"
     interval_s, change = 0.0, ("", 0, 0)
 
-    def wants(self, rules: Services) -> bool:
+    def is_needed(self, rules: Services) -> bool:
         """Whether there is work: always."""
         return True
 

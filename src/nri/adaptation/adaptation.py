@@ -131,7 +131,7 @@ class Adaptation(Events):
 
     Args:
         name, version: the runtime's name and version, as plugins see them.
-        synchronize: returns all present pods and containers. Called when plugins join. It must not wait for a lock
+        synchronize: returns all existing pods and containers. Called when plugins join. It must not wait for a lock
             that a caller of an event holds outside of `block_sync`.
         update: applies updates of containers that a plugin requests by itself. It returns an `UpdateResult` for each
             failed update, or None if all were applied. Several threads may call it, and not in the order in which

@@ -84,7 +84,7 @@ class Events:
         try:
             self._dispatcher.relay(EventRequest(spec, pod), limit)
         finally:
-            if spec is _REMOVE_POD:  # even if a plugin fails the event: the pod is gone in any case
+            if spec is _REMOVE_POD:  # also called if a plugin fails the event, because the pod is gone in any case
                 self._trail.pod_removed(pod)
 
     def _relay_container(

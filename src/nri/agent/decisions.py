@@ -107,7 +107,7 @@ class Decisions:
         outcome.changes = functools.reduce(operator.or_, (row.changes for row in outcome.because), NO_CHANGES)
         self._history.decided(subject, PREVIEW, transport, values_of(previewed))
         for _ in values_of(previewed):
-            self._observer.met(transport, "previewed value")
+            self._observer.count_event(transport, "previewed value")
 
     def _record_unread(self, context: Pod, subject: Subject, transport: str) -> None:
         """Record labels and annotations of a pod that no hook reads, and log each of them once."""
@@ -115,7 +115,7 @@ class Decisions:
         for line in new:
             _log.warning("%s: %s", _log_name(subject), cut(line, _MAX_TEXT))
         if new:
-            self._observer.slipped(transport, len(new))
+            self._observer.count_mistakes(transport, len(new))
 
     def failed(self, context: Context, transport: str, hook: str, reason: str) -> None:
         """Record the error of a hook without a stage for a pod; an empty `reason` means that the hook succeeded."""

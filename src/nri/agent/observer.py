@@ -91,7 +91,7 @@ class Observer:
             for result in results:
                 self._counts["writes_total"][_knob(result.name), result.outcome.value] += 1
 
-    def slipped(self, transport: str, count: int) -> None:
+    def count_mistakes(self, transport: str, count: int) -> None:
         """Count mistakes in a pod that were not counted before."""
         with self._lock:
             self._counts["pod_slips_total"][(transport,)] += count
@@ -101,7 +101,7 @@ class Observer:
         with self._lock:
             self._counts["left_out_total"][(reason,)] += count
 
-    def met(self, transport: str, event: str) -> None:
+    def count_event(self, transport: str, event: str) -> None:
         """Count an event of a transport; `event` is a fixed word, for example `connected`."""
         with self._lock:
             self._counts["events_total"][transport, event] += 1

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("nri.agent")
 
-#: After this time the log names the parts that are not ready yet, and this often it looks whether they are.
+#: After this time, and then at this interval, the log names the parts that are not ready yet.
 _REMINDER_S = 2.0
 
 
@@ -55,8 +55,8 @@ def _log_settings(loaded: LoadedSettings[AgentSettings], *, several: bool) -> No
     """Log the source of an agent's settings, and the settings without effect."""
     config = loaded.settings
     files = ", ".join(loaded.files) or "defaults and flags; /etc/nri/agent.toml does not exist"
-    whose = f" of profile {config.profile} at {config.socket}" if several else ""
-    _log.info("settings%s: %s", whose, files)
+    suffix = f" of profile {config.profile} at {config.socket}" if several else ""
+    _log.info("settings%s: %s", suffix, files)
     for note in loaded.notes:
         _log.warning("%s", note)
     for kind, source in (("rules", config.rules), ("pods", config.pods)):

@@ -41,7 +41,7 @@ class Worker:
 
     Args:
         name: the name of the thread.
-        work: the function; it gets the reasons passed to `poke`, and `TIMER` after an interval.
+        work: the function; it gets the reasons passed to `request_run`, and `TIMER` after an interval.
         interval_s: the longest pause between two runs, in seconds.
         now: returns monotonic seconds.
 
@@ -75,7 +75,7 @@ class Worker:
             self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             self._thread.start()
 
-    def poke(self, *reasons: str) -> None:
+    def request_run(self, *reasons: str) -> None:
         """Request a run without waiting for it. Every thread may call this."""
         with self._changed:
             self._reasons.update(reasons)

@@ -166,9 +166,9 @@ def _compound(owners: FieldOwners, field: int) -> dict[str, str]:
 def _hooks(config: ValidatorConfig, request: ValidateContainerAdjustmentRequest, owners: FieldOwners) -> str | None:
     if not (config.reject_oci_hook_adjustment and request.HasField("adjust") and Field.OciHooks in owners.simple):
         return None
-    who = owners.simple[Field.OciHooks]
-    plural = "s" if "," in who else ""
-    return f"validation error: plugin{plural} {quote(who)} attempted restricted OCI hook injection"
+    plugins_text = owners.simple[Field.OciHooks]
+    plural = "s" if "," in plugins_text else ""
+    return f"validation error: plugin{plural} {quote(plugins_text)} attempted restricted OCI hook injection"
 
 
 #: For each profile type, the attribute that forbids its change, and the words of the Go code, including blanks.
@@ -187,8 +187,8 @@ def _seccomp(config: ValidatorConfig, request: ValidateContainerAdjustmentReques
     attribute, words = _SECCOMP.get(profile, ("enable", ""))
     if not words or not getattr(config, attribute):
         return None
-    who = owners.simple[Field.SeccompPolicy]
-    return f"validation error: plugin {who} attempted restricted {words} seccomp policy adjustment"
+    plugins_text = owners.simple[Field.SeccompPolicy]
+    return f"validation error: plugin {plugins_text} attempted restricted {words} seccomp policy adjustment"
 
 
 def _namespaces(
@@ -196,8 +196,14 @@ def _namespaces(
 ) -> str | None:
     if not (config.reject_namespace_adjustment and request.HasField("adjust")):
         return None
-    who = ", ".join(f"{quote(o)} (namespace {quote(type_)})" for type_, o in _compound(owners, Field.Namespace).items())
-    return f"validation error: attempted restricted namespace adjustment by plugin(s) {who}" if who else None
+    plugins_text = ", ".join(
+        f"{quote(o)} (namespace {quote(type_)})" for type_, o in _compound(owners, Field.Namespace).items()
+    )
+    return (
+        f"validation error: attempted restricted namespace adjustment by plugin(s) {plugins_text}"
+        if plugins_text
+        else None
+    )
 
 
 def _required(
@@ -250,8 +256,12 @@ def _sysctl(config: ValidatorConfig, request: ValidateContainerAdjustmentRequest
     if not (config.reject_sysctl_adjustment and request.adjust.HasField("linux")):
         return None
     owned = _compound(owners, Field.Sysctl)
-    who = [owned[key] for key in sorted(request.adjust.linux.sysctl) if key in owned]
-    return f"validation error: attempted restricted sysctl adjustment by plugin(s) {', '.join(who)}" if who else None
+    plugins_text = [owned[key] for key in sorted(request.adjust.linux.sysctl) if key in owned]
+    return (
+        f"validation error: attempted restricted sysctl adjustment by plugin(s) {', '.join(plugins_text)}"
+        if plugins_text
+        else None
+    )
 
 
 _CHECKS = (_hooks, _seccomp, _namespaces, _required, _sysctl)

@@ -79,12 +79,12 @@ class Row:
         removal_claims: bool = False,
         shown: Visibility = Visibility.ALWAYS,
     ) -> None:
-        above, _, self.name = path.rpartition(".")
+        parent, _, self.name = path.rpartition(".")
         self.path, self.kind, self.key = path, kind, key
         self.claim = _NUMBERS[claim] if claim else 0
         self.removable, self.marks_kept, self.removal_claims, self.shown = removable, marks_kept, removal_claims, shown
         #: Returns the message that has the field, from an adjustment or from a container.
-        self.parent: Callable[[Any], Any] = attrgetter(above) if above else _message_itself
+        self.parent: Callable[[Any], Any] = attrgetter(parent) if parent else _message_itself
         self.always_shown = shown is Visibility.ALWAYS
         self.in_resources = path.startswith("linux.resources.")
         self.rank = 0

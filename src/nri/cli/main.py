@@ -80,7 +80,7 @@ VERB_GROUPS = {
 VERBS = {name: row for rows in VERB_GROUPS.values() for name, row in rows.items()}
 
 EXIT_CODES = """\
-Exit codes: 0 done; 1 the operation failed; 2 wrong usage or configuration; 3 no runtime, or its connection was lost;
+Exit codes: 0 success; 1 the operation failed; 2 wrong usage or configuration; 3 no runtime, or its connection was lost;
 4 rejected; 5 a difference was found; 130 and 143 interrupted.
 Results go to standard output, messages to standard error."""
 

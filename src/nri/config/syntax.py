@@ -215,7 +215,7 @@ def _parse_json(source: Source) -> Any:
             try:
                 return parse_yaml(source)
             except ConfigError as refused:
-                if not re.match(r'\s*{\s*(["}]|$)', source.text):  # keys without quotes: it was meant to be YAML
+                if not re.match(r'\s*{\s*(["}]|$)', source.text):  # keys without quotes: the author meant YAML
                     raise refused from None
             hint = "and not valid YAML either"
         reason = f"not valid JSON: {uncapital(error.msg)} in column {error.colno}"

@@ -303,7 +303,7 @@ def _fixed_list(
 ) -> tuple[Any, ...] | None:
     """Check a list with a fixed number of values, each with its own type."""
     if len(value) != len(kinds):
-        problems.append(Problem(path, f"expected a list of {len(kinds)}, not {shorten(value)}"))
+        problems.append(Problem(path, f"expected a list of {len(kinds)} values, not {shorten(value)}"))
         return None
     return tuple(
         _value(kind, item, (*path, place), problems)

@@ -128,9 +128,9 @@ def _run_plugin(subject: Candidate, **options: Any) -> Iterator[_RunningPlugin]:
         pid, ended, words = (
             _start_external(subject, path, stack) if subject.external else _start_installed(subject, runtime, stack)
         )
-        until = time.monotonic() + REGISTRATION_TIMEOUT_S * 2
+        deadline = time.monotonic() + REGISTRATION_TIMEOUT_S * 2
         while not (runtime.plugins and runtime.adaptation.ready([runtime.plugins[-1].plugin], _POLL_S, settled=True)):
-            if ended() or time.monotonic() > until:
+            if ended() or time.monotonic() > deadline:
                 state = runtime.plugins[-1].last_error if runtime.plugins else ""
                 why = state or ("the program has ended" if ended() else "the program never registered")
                 raise NriError(f"{why}: {words() or 'start it by hand to see its output'}")
@@ -177,7 +177,7 @@ def _start_external(subject: Candidate, path: str, stack: ExitStack) -> _Started
                 output.add(data)
 
     def last_words() -> str:
-        listener.join(1.0)  # with a timeout, because a child process may keep the pipe open
+        listener.join(1.0)  # a timeout, because a child process may keep the pipe open
         return output.text
 
     listener = threading.Thread(target=listen, name="nri-conformance", daemon=True)
@@ -413,8 +413,8 @@ def _check_end(section: Section, subject: Candidate, report_progress: Callable[[
             with _run_plugin(subject) as running:
                 with suppress(ProcessLookupError):  # the program may just have ended
                     act(running)
-                until = time.monotonic() + END_TIMEOUT_S
-                while not running.ended() and time.monotonic() < until:
+                deadline = time.monotonic() + END_TIMEOUT_S
+                while not running.ended() and time.monotonic() < deadline:
                     time.sleep(_POLL_S)
                 if running.ended():
                     section.add(name, "ok", "", "the program ends")

@@ -173,9 +173,9 @@ class LateAtFirst(ProbePlugin):
 
     def synchronize(self, pods: list[Any], containers: list[Any]) -> None:  # noqa: ARG002
         """Create a container, and answer later than the runtime allows."""
-        until = time.monotonic() + 2 * self.runtime.request_timeout_s + 1.0
+        deadline = time.monotonic() + 2 * self.runtime.request_timeout_s + 1.0
         self.meanwhile = self._creation()
-        time.sleep(max(0.0, until - time.monotonic()))
+        time.sleep(max(0.0, deadline - time.monotonic()))
 
 
 def _handler(event: str) -> Any:
@@ -223,8 +223,8 @@ class ProbeContainer:
         info = dict(self.cri.call("ContainerStatus", request, _CALL_TIMEOUT_S).info)
         status = parse_json(info.get("info", "{}"))
         self.pid, self.config = int(status.get("pid") or 0), status.get("runtimeSpec")
-        until = time.monotonic() + _EVENT_TIMEOUT_S
-        while self.pid and time.monotonic() < until and _is_starting(self.pid):
+        deadline = time.monotonic() + _EVENT_TIMEOUT_S
+        while self.pid and time.monotonic() < deadline and _is_starting(self.pid):
             time.sleep(_POLL_S)
         return self
 
@@ -387,7 +387,7 @@ class Probe:
                 section.add(self._present_case, f"not measured: {describe(error)}")
 
     def _begin_case(self, case: str) -> None:
-        """Store and report the present case. Raises _RuntimeGone if the plugin is no longer connected."""
+        """Store and report the current case. Raises _RuntimeGone if the plugin is no longer connected."""
         if self._thread is not None and not self._thread.is_alive():
             raise _RuntimeGone(f"{self._socket}: the plugin's connection ended")
         self._present_case = case
@@ -844,9 +844,9 @@ def _reject(_: SeenEvent) -> None:
 
 def _becomes_true(holds: Callable[[], object]) -> bool:
     """Whether a condition becomes true before the timeout."""
-    until = time.monotonic() + _EVENT_TIMEOUT_S
+    deadline = time.monotonic() + _EVENT_TIMEOUT_S
     while not holds():
-        if time.monotonic() > until:
+        if time.monotonic() > deadline:
             return False
         time.sleep(_POLL_S)
     return True

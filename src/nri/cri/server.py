@@ -135,7 +135,7 @@ def bind(
     make_folder(path, folder_mode)
     folder = os.path.dirname(os.path.abspath(path))
     _check_folder(folder)
-    check_free(path)  # before gRPC binds: a server that was never started does not release its socket
+    check_free(path)  # checked before gRPC binds: a server that was never started does not release its socket
     options = (
         LIMITS
         if max_calls_per_connection is None

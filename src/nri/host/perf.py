@@ -65,9 +65,9 @@ def open_event(kind: int, config: int, cgroup: int, processor: int) -> int:
     if number is None:
         raise OSError(errno.ENOSYS, f"perf_event_open is not available on {platform.machine()}")
     attributes = ctypes.create_string_buffer(_ATTRIBUTES.pack(kind, _ATTRIBUTES.size, config), _ATTRIBUTES.size)
-    words = (max(cgroup, 0), processor, -1, _CLOSE_ON_EXEC | (_CGROUP if cgroup >= 0 else 0))
+    arguments = (max(cgroup, 0), processor, -1, _CLOSE_ON_EXEC | (_CGROUP if cgroup >= 0 else 0))
     libc = ctypes.CDLL(None, use_errno=True)
-    descriptor = libc.syscall(ctypes.c_long(number), ctypes.byref(attributes), *(ctypes.c_long(word) for word in words))
+    descriptor = libc.syscall(ctypes.c_long(number), ctypes.byref(attributes), *map(ctypes.c_long, arguments))
     if descriptor < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return int(descriptor)

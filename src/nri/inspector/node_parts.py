@@ -97,10 +97,10 @@ class NodeParts:
 
         def look() -> dict[str, Any]:
             drift.check(values())
-            who = Setters(self._client)
+            setters = Setters(self._client)
             return {
-                "now": [row_of(change, who) for change in drift.now()[:_MAX_ROWS]],
-                "changes": [row_of(change, who) for change in drift.changes[: -_MAX_ROWS - 1 : -1]],
+                "now": [row_of(change, setters) for change in drift.now()[:_MAX_ROWS]],
+                "changes": [row_of(change, setters) for change in drift.changes[: -_MAX_ROWS - 1 : -1]],
                 "looked_at": drift.compared_count,
                 "unread": drift.unread,
                 "left_out": drift.left_out,

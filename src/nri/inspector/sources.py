@@ -397,7 +397,8 @@ class Recording:
         max_events = min(max_events, _MAX_EVENTS)
         page, number, until_ns = self._position(begin)
         while page >= 0:
-            if looked_at and monotonic() > deadline:  # not within a page, which would be read again for the rest
+            # Stop only between pages: the remaining part of a page would require reading the page again.
+            if looked_at and monotonic() > deadline:
                 return {"rows": rows, "next": f"{page}.{number}", "more": True, "looked_at": looked_at}
             events = self._page(page)[:number]
             if not events:  # the recorder has removed this file and older files
@@ -462,7 +463,7 @@ class Recording:
             while events:
                 if number >= max_rows:
                     return
-                event = events.pop()  # with its parsed messages, which take memory
+                event = events.pop()  # drops the parsed messages, too, which take memory
                 yield _full_row(event) if number < max_full else _event_row(event)
                 number += 1
 

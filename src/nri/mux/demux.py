@@ -25,7 +25,7 @@ class Demux:
         self.open = frozenset(open_ids)
         self._head = b""
         self._conn_id = 0
-        #: Missing bytes of the present frame.
+        #: Missing bytes of the current frame.
         self.missing = 0
         #: Whether the next byte begins a frame.
         self.between = True

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """Improved decisions: `Choices()` has all of them; `Choices.REFERENCE` decides as nri-plugins."""
+    """Improved decisions: `Choices()` has all of them; `Choices.REFERENCE` decides like nri-plugins."""
 
     REFERENCE: ClassVar[Choices]
     DEFAULT: ClassVar[Choices]

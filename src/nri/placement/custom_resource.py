@@ -354,7 +354,7 @@ def follow_until_stopped(api: Apiserver, place: Place, ask: Callable[[], Mapping
         except BaseException as error:  # noqa: BLE001  raised below; the wait for a signal would hide it
             errors.append(error)
         finally:
-            if not stopping.is_set():  # after a first signal, a second one would end the process at once
+            if not stopping.is_set():  # a second signal would otherwise end the process at once
                 stop.take(signal.SIGTERM)
 
     thread = threading.Thread(target=run, daemon=True)

@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-#: Mounts, and devices, of one container that are considered.
+#: The maximum number of mounts, and of devices, that are considered for one container.
 _MAX_SOURCES = 256
 
 

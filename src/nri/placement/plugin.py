@@ -552,7 +552,7 @@ class PlacementPlugin(nri.Plugin, ABC):
             return updates_of(self._end_container(container.id))
 
     def remove_container(self, pod: m.PodSandbox, container: m.Container) -> None:
-        with self._lock:  # for both steps: a decision between the steps would be undone
+        with self._lock:  # one lock for both steps: a decision between the steps would be undone
             self._update(self._end_container(container.id))
 
     def _end_container(self, container_id: str) -> dict[str, Pins]:

@@ -37,7 +37,7 @@ class Place:
         cpus: the mask of its CPUs.
         mems: the mask of its memory nodes.
         shared: the mask of the CPUs that its containers share.
-        free_m: unrequested CPU, in thousandths of a CPU; for a balloon, at its present size.
+        free_m: unrequested CPU, in thousandths of a CPU; for a balloon, at its current size.
         memory_free_bytes: unrequested memory; negative if more is requested than exists.
         containers: ids of its containers.
     """
@@ -275,7 +275,7 @@ def machine_gauges(policy: Policy, used: Mapping[int, int]) -> Iterator[Gauge]:
     """
     topology, pins = policy.machine.topology, policy.pins
     requested_m, cpu_users, node_users = Counter[int](), Counter[int](), Counter[int]()
-    requests: dict[str, list[int]] = {}  # by list of CPUs, because many containers have the same list
+    requests: dict[str, list[int]] = {}  # grouped by list of CPUs, because many containers have the same list
     for name, container_pins in pins.items():
         requests.setdefault(container_pins.cpus or "", []).append(policy.containers[name].requests.cpu_m)
         node_users.update(masks.members(masks.parse(container_pins.mems or "")))

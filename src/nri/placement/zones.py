@@ -48,7 +48,7 @@ class Request(NamedTuple):
 
 
 class Offer(NamedTuple):
-    """A trial of a request: the request's zone, and the zones of users that would move. Void after any other change."""
+    """A trial of a request: its zone, and the zones of users that would move. It is void after any other change."""
 
     request: Request
     zone: int
@@ -147,7 +147,7 @@ class MemoryZones:
         return self._trial_offer(*self._request_and_zone(request))
 
     def _request_and_zone(self, request: Request) -> tuple[Request, int]:
-        """Complete a request, and return its zone if nobody has to move. Raises NoMemory if no zone fits."""
+        """Complete a request, and return its zone if no user has to move. Raises NoMemory if no zone fits."""
         zone, kinds = self._cached_start_zone(request.nodes, self._checked_kinds(request), request.strict)
         self._age += 1
         return request._replace(age=self._age, kinds=kinds), zone
@@ -341,7 +341,9 @@ class MemoryZones:
                     if not zones:
                         return
             if not moved:
-                over = ", ".join(f"{size(excess[zone])} too much in nodes {masks.text(zone)}" for zone in zones)
+                over = ", ".join(
+                    f"{size(excess[zone])} too much memory requested from nodes {masks.text(zone)}" for zone in zones
+                )
                 raise NoMemory(f"not enough memory: {over}")
 
     def _overcommitted_zones(self, nodes: int) -> tuple[list[int], dict[int, int]]:

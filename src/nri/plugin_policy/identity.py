@@ -28,6 +28,6 @@ def refusal(policy: PluginPolicy, label: str, *, launched: bool, uid: int | None
         return f"plugin {label} must {required}: its policy has launched = {str(policy.launched).lower()}"
     if policy.uid is not None and uid not in policy.uid:
         users = f"uid {', '.join(map(str, policy.uid))}" if policy.uid else "no user"
-        who = "an unknown user" if uid is None else f"user {uid}"
-        return f"{who} may not be plugin {label}: its policy allows {users}"
+        user_text = "an unknown user" if uid is None else f"user {uid}"
+        return f"{user_text} may not be plugin {label}: its policy allows {users}"
     return ""

@@ -194,7 +194,7 @@ class Policies:
         self.path = path
         #: Increases whenever a new reading takes effect.
         self.generation = 0
-        #: The error of the present file; None if the file is in force.
+        #: The error of the current file; None if the file is in force.
         self.error: ConfigError | None = None
         self._report = report
         self._tables: Mapping[str, Table] = {}

@@ -142,7 +142,7 @@ def texts(node: Any, field: str) -> tuple[str, ...]:
 def _number(node: Any, field: str) -> int:
     written = _scalar_text(node)
     if len(written) > MAX_NUMBER_CHARACTERS:
-        raise InvalidValue(field, f"{_describe(node)} is too large a number")
+        raise InvalidValue(field, f"the number {_describe(node)} is too large")
     bare = node.id == "scalar" and not node.style
     if bare and _WHOLE.fullmatch(written):
         return int(written, 0)

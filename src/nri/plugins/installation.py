@@ -75,7 +75,8 @@ def refuse_untrusted(path: Path) -> None:
     for entry in (path, *path.parents):
         status = entry.stat()
         kind = "file" if entry == path else "folder"
-        sticky = kind == "folder" and status.st_mode & stat.S_ISVTX  # as /tmp: users cannot replace other users' files
+        # In a sticky folder, for example /tmp, users cannot replace other users' files.
+        sticky = kind == "folder" and status.st_mode & stat.S_ISVTX
         if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not sticky:
             reason = (
                 f"other users may write to this {kind} (mode {status.st_mode & 0o7777:04o}), and a plugin runs as root"

@@ -109,7 +109,7 @@ def supervise(target: str, *, quiet: bool = False) -> int:
         mistake = "?"
         while mistake and not stop:
             _wait_for_change(child, watch, main, stop, log)
-            watch = Watch(*files_of(main))  # before the import, to notice changes during it
+            watch = Watch(*files_of(main))  # read before the import, to notice changes during the import
             mistake = mistake_of(target, stop)
             if mistake and not stop:
                 running = "the previous plugin still runs" if child.poll() is None else "no plugin runs"

@@ -273,7 +273,7 @@ def pack(path: str, name: str, archive: IO[bytes], report: ReportLine) -> None:
     """
     root, base = os.path.split(path)
     with tarfile.open(fileobj=archive, mode="w|", format=tarfile.GNU_FORMAT) as tar:
-        pending = [base]  # not os.walk, which recurses: a container can make a tree of any depth
+        pending = [base]  # os.walk would recurse, and a container can make a tree of any depth
         while pending:
             inside = pending.pop()
             folder, _, child = inside.rpartition("/")

@@ -171,7 +171,7 @@ def _start_container(
     cri: CriClient, pod_id: str, pod: PodRequest, container: ContainerRequest, report: ReportLine, init_s: float
 ) -> None:
     """Create and start a container. Wait for an init container to end."""
-    for sub_path in container.sub_paths:  # not earlier, because init containers may create these paths
+    for sub_path in container.sub_paths:  # mounted only now, because init containers may create these paths
         bind(sub_path)
     request = pb.CreateContainerRequest(pod_sandbox_id=pod_id, config=container.config, sandbox_config=pod.config)
     try:

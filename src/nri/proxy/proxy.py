@@ -132,7 +132,7 @@ class Proxy:
         why = f", nri why at {nri.admin_socket}" if nri.admin_socket else ""
         return f"CRI at {self.settings.listen}, {plugins}{why}, runtime at {self.runtime}"
 
-    def asked(self, container_id: str) -> pb.LinuxContainerResources | None:
+    def requested_resources(self, container_id: str) -> pb.LinuxContainerResources | None:
         """The resources that the kubelet requests for a container, by its id for plugins. Returns None if not known."""
         record = self.store.named(container_id)
         return record.requested_resources if record is not None and record.requested_resources.ByteSize() else None

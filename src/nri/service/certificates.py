@@ -60,7 +60,7 @@ class ServerCertificate:
         self._context = self._load()
 
     def context(self) -> ssl.SSLContext:
-        """Return the context of the present files. If new files cannot be used, the previous context stays in use."""
+        """Return the context of the current files. If new files cannot be used, the previous context stays in use."""
         with self._lock:
             now = self._file_stamps()
             if now != self._loaded_stamps:

@@ -1,4 +1,4 @@
-"""Query an agent or a plugin over its unix socket, with HTTP and JSON, limits and a deadline."""
+"""Query an agent or a plugin over its unix socket, by HTTP with JSON. Size and time are limited."""
 
 from __future__ import annotations
 

@@ -186,7 +186,7 @@ class Server:
         waiting: dict[Connection, float] = {}  # a byte received; they wait for a slot
         woken, waker = socket.socketpair()
         waker.setblocking(False)
-        self._wakers.append(waker)  # for `close`, because closing the listener does not wake this thread
+        self._wakers.append(waker)  # woken by `close`, because closing the listener does not wake this thread
         self._connections_by_trust[trusted].on_room = partial(_wake_loop, waker)
         with selectors.DefaultSelector() as selector, woken, waker, ExitStack() as stack:
             stack.callback(_close_all, silent)

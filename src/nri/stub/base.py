@@ -101,7 +101,7 @@ class PluginBase:
 
     @property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
-        """A logger that adds the pod and container of the present request to each line."""
+        """A logger that adds the pod and container of the current request to each line."""
         from nri.stub.support import logs
 
         return logs.adapter(self._log_name or self.name)

@@ -24,7 +24,7 @@ _POLL_S = 0.02
 
 
 class Attached:
-    """A plugin and its present session.
+    """A plugin and its current session.
 
     Args:
         plugin: an instance.

@@ -95,7 +95,7 @@ def _configuration(config: Path | None, drop_ins: Path, file_name: str) -> tuple
 def _restore_note(file_name: str) -> Iterator[None]:
     """Restore the plugin's note for `nri doctor` after the block, because a failed test start must not leave a note."""
     path = Path(note_path(DEFAULT_SOCKET, file_name))
-    had_folder = os.path.isdir(path.parent)  # also False without permission; then nothing could be written to it either
+    had_folder = os.path.isdir(path.parent)  # also False without permission; then the file could not be written either
     before = path.read_bytes() if os.path.isfile(path) else None
     try:
         yield

@@ -63,11 +63,11 @@ class Change(NamedTuple):
 
     Attributes:
         desired: the desired value.
-        found: the present value; None if it equals the desired value again.
+        found: the current value; None if it equals the desired value again.
         before: the value at the last check; None at the first check.
         after_s, until_s: the times between which the value changed, in seconds since 1970; `after_s` is 0 at the first
             check.
-        by: the source whose desired value is the present value, or "".
+        by: the source whose desired value is the current value, or "".
     """
 
     desired: DesiredValue

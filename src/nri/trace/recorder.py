@@ -431,7 +431,7 @@ class _Writer:
     # -- files --------------------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Write the current block, to a new file if the present file was removed. Unwritable steps are lost."""
+        """Write the current block, to a new file if the current file was removed. Unwritable steps are lost."""
         steps = len(self._block)
         if self.lost:
             loss = t.Record(kind=t.LOST, time_ns=time_ns(), count=self.lost)

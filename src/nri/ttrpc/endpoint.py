@@ -268,7 +268,7 @@ class Endpoint:
             raise DeadlineExceeded(method) from None
         except (ConnectionClosed, ProtocolError) as error:
             raise ConnectionClosed(link.fail(error.reason)) from None
-        except BaseException:  # even KeyboardInterrupt: this caller must not become the reader later
+        except BaseException:  # also catches KeyboardInterrupt: this caller must not become the reader later
             link.forget(stream_id)
             raise
         finally:
@@ -335,7 +335,7 @@ class Endpoint:
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Stop reading. The present request is still answered, then `serve` returns. Safe in a signal handler."""
+        """Stop reading. The current request is still answered, then `serve` returns. Safe in a signal handler."""
         self.link.transport.shut_reading()
 
     def close(self, reason: str = "closed") -> None:

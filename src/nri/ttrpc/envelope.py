@@ -107,17 +107,17 @@ def encode_request(prefix: bytes, payload: bytes, timeout_ns: int = 0, metadata:
     return before + payload + after
 
 
-timeouts_written: dict[int, bytes] = {0: b""}
+encoded_timeouts: dict[int, bytes] = {0: b""}
 
 
 def request_ends(prefix: bytes, length: int, timeout_ns: int = 0, metadata: Iterable[Any] = ()) -> tuple[bytes, bytes]:
     """The data of `encode_request` before and after a payload of this length, which is then copied only once."""
-    timeout = timeouts_written.get(timeout_ns)
+    timeout = encoded_timeouts.get(timeout_ns)
     if timeout is None:
-        if len(timeouts_written) > 4096:
-            timeouts_written.clear()
-            timeouts_written[0] = b""
-        timeout = timeouts_written[timeout_ns] = b"\x20" + varint(timeout_ns)
+        if len(encoded_timeouts) > 4096:
+            encoded_timeouts.clear()
+            encoded_timeouts[0] = b""
+        timeout = encoded_timeouts[timeout_ns] = b"\x20" + varint(timeout_ns)
     if length:
         prefix += b"\x1a" + (LENGTHS.get(length) or varint(length))
     if not metadata:
@@ -160,7 +160,7 @@ def decode_request(data: bytes, start: int = 0) -> Request:
             position += 2 + data[position + 1]
             names = names_by_prefix.get(data[start:position])
             if names is not None and position + 2 < end and data[position] == 0x1A:
-                begin = position + 2  # in most cases after a length of one or two bytes
+                begin = position + 2  # the length before it has one or two bytes in most cases
                 length = data[position + 1]
                 if length > 127:
                     if data[begin] < 128:

@@ -63,14 +63,14 @@ def test_gauges_are_read_at_every_scrape() -> None:
 def test_dropped_items_and_events_are_counted() -> None:
     observer = Observer()
     observer.left_out("pending", 3)
-    observer.met("nri", "connected")
+    observer.count_event("nri", "connected")
     assert 'nri_agent_left_out_total{reason="pending"} 3.0\n' in scrape(observer)
     assert 'nri_agent_events_total{event="connected",transport="nri"} 1.0\n' in scrape(observer)
 
 
 def test_a_label_can_contain_any_text() -> None:
     observer = Observer()
-    observer.met('a"b\\', "line\nbreak")
+    observer.count_event('a"b\\', "line\nbreak")
     assert samples(observer)["nri_agent_events_total", (("event", "line\nbreak"), ("transport", 'a"b\\'))] == 1
 
 

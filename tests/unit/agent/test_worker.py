@@ -34,8 +34,8 @@ def test_many_changes_during_a_round_cause_one_more_round() -> None:
     worker.start()
     assert work.begun.wait(20)
     for _ in range(50):
-        worker.poke("pods")
-    worker.poke("rules")
+        worker.request_run("pods")
+    worker.request_run("rules")
     work.go.set()
     wait_for(lambda: worker.rounds == 2)
     assert work.reasons == [frozenset({TIMER}), frozenset({"pods", "rules"})]
@@ -59,7 +59,7 @@ def test_a_round_longer_than_many_intervals_is_followed_by_one_round() -> None:
         if len(reasons) == 1:
             clock[0] += 1000.0
         elif len(reasons) == 2:
-            worker.poke("something")
+            worker.request_run("something")
 
     worker = Worker("test", work, 10.0, now=lambda: clock[0])
     worker.start()
@@ -76,7 +76,7 @@ def test_an_error_ends_the_round_but_not_the_thread() -> None:
     wait_for(lambda: worker.rounds == 1)
     assert worker.error == "RuntimeError: no luck"
     work.fail = False
-    worker.poke("again")
+    worker.request_run("again")
     wait_for(lambda: worker.rounds == 2)
     assert worker.error == ""
     worker.stop()

@@ -22,7 +22,7 @@ def test_help_lists_every_verb_and_shows_examples_before_usage(nri) -> None:
     for verb, row in VERBS.items():
         assert f"  {verb} " in result.stdout
         assert row.summary in result.stdout
-    assert "Exit codes: 0 done" in result.stdout
+    assert "Exit codes: 0 success" in result.stdout
 
 
 @pytest.mark.parametrize("verb", sorted(VERBS))

@@ -139,7 +139,7 @@ def test_values_of_all_types_are_read(key: str, value: object, expected: object)
         ("day", "2026-13-01", 'expected a date, not "2026-13-01"'),
         ("raw", "?", 'expected base64 text, not "?"'),
         ("raw", 3, "expected base64 text, not 3"),
-        ("pair", [1], "expected a list of 2, not [1]"),
+        ("pair", [1], "expected a list of 2 values, not [1]"),
         ("pair", [1, 2], "expected a string, not 2"),
         ("bare", "a", 'expected a list, not "a"'),
         ("table", [], "expected a mapping of keys to values, not []"),

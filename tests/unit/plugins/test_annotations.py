@@ -104,7 +104,7 @@ WITHOUT_ZERO = "write it without the leading 0; octal is 0o17"
         ("{path: a, major: 1_000}", "major", '"1_000" is not a number', "write a whole number"),
         ("{path: a, major: true}", "major", '"true" is not a number', "write a whole number"),
         ("{path: a, major: [1]}", "major", "a list is not a number", "write a whole number"),
-        ("{path: a, major: " + "9" * 40 + "}", "major", f'"{"9" * 40}" is too large a number', ""),
+        ("{path: a, major: " + "9" * 40 + "}", "major", f'the number "{"9" * 40}" is too large', ""),
         ("{path: a, mode: 0680}", "mode", '"0680" is not a number', WITHOUT_ZERO),
         ("{path: a, mode: [7]}", "mode", "a list is not a number", "write a whole number"),
         ("{path: a, options: ro}", "options", 'expected a list, not "ro"', "begin each of its items with '- '"),

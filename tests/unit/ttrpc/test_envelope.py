@@ -82,7 +82,7 @@ def test_the_cache_of_names_is_bounded() -> None:
 def test_the_cache_of_written_timeouts_is_bounded() -> None:
     for number in range(1, 5000):
         encode_request(b"", b"x", number)
-    assert len(envelope.timeouts_written) <= 4097
+    assert len(envelope.encoded_timeouts) <= 4097
     assert encode_request(b"", b"x") == b"\x1a\x01x"
 
 

@@ -1,7 +1,7 @@
 """The changes that an answer makes, field by field, with the values before and after.
 
-For people: reports of shadow plugins (`nri.adaptation.audit.shadow`) and the history of a container. Values are JSON
-values: strings, numbers, lists, objects; None means "not set".
+They are used in reports of shadow plugins (`nri.adaptation.audit.shadow`) and the history of a container. Values are
+JSON values: strings, numbers, lists, objects; None means "not set".
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def of_update(update: m.ContainerUpdate, resources: m.LinuxResources | None = No
 def described_changes(container: str, entries: Iterable[Entry], holder: Any, *, equal: bool = False) -> list[Change]:
     """The changes that only these entries of an answer would make in a container or update.
 
-    `equal` includes entries that set the present value again.
+    `equal` includes entries that set the current value again.
     """
     changes_ = []
     values = Values(holder)

@@ -269,7 +269,7 @@ class Provenance:
                 self._lock.release()
 
     def _sort_all(self) -> None:
-        """Sort all present loose events. Takes the lock, and releases it between steps."""
+        """Sort all current loose events. Takes the lock, and releases it between steps."""
         for _ in range(0, len(self.loose), RECORDS_PER_STEP):
             with self._lock:
                 self._sort_loose_events(RECORDS_PER_STEP)
@@ -313,7 +313,7 @@ class Provenance:
         if len(self._refused) > self._max_refused:
             record_ids = {id(record) for history in histories.values() for record in history.records}
             self._refused = deque(pair for pair in self._refused if id(pair[1]) in record_ids)
-            # Not again before there are twice as many: otherwise each event would search all of them.
+            # The next search waits until there are twice as many; otherwise each event would search all.
             self._max_refused = max(2 * self._max_containers, 2 * len(self._refused))
 
     def _sort_parts(self, record: Record, targets: Collection[str]) -> None:

@@ -1,7 +1,7 @@
 """The latest events, for clients that watch: a ring that is attached as a reporter while a client reads.
 
 The first `read` attaches it to `nri.adaptation.audit.reporting`. The first event that ends a minute after the last
-reading detaches it, so an unwatched runtime pays nothing. An event that had begun before the ring was attached is
+reading detaches it, so a runtime without clients has no cost. An event that had begun before the ring was attached is
 ignored. Steps are reported after the request is sent, so the start of a step is its end minus its duration. There are
 limits for events, steps, texts and bytes of requests; a slow reader gets the number of missed rows. Names of pods and
 containers are parsed only when a client reads.

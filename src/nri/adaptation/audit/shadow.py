@@ -1,7 +1,7 @@
 """Shadow plugins: they are called like all others, and their answers are compared and reported, but never applied.
 
 An operator runs a new plugin, or a new version of a plugin, as a shadow to see how it would change the node's
-containers, compared with the container after the earlier plugins, and which conflicts it would cause.
+containers, and which conflicts it would cause. Changes are relative to the container after the earlier plugins.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def report(
         pod: the event's pod.
         container: the event's container, as the plugin saw it; None for pod events.
         reply: the plugin's answer, the response message of the event; None without an answer.
-        failed: the error instead of an answer.
+        failed: the error, if the plugin did not answer.
         ledger: the owners of fields, for conflicts.
         resources_of: returns the resources of another container by its id, None if unknown.
     """

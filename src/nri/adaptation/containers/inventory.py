@@ -103,7 +103,7 @@ class ContainerRecord:
         return self._changed_record(before, answers, now)
 
     def with_answer(self, answer: _AnsweredResources) -> ContainerRecord:
-        """The same container with another answer over its present resources."""
+        """The same container with another answer over its current resources."""
         now = self.resources, self.known_order()
         return self._changed_record(
             self.before if self.answers else now, (*self.answers, answer), _merged_resources(*now, answer)

@@ -51,7 +51,7 @@ class FieldOutcome:
         field: the field's name, for example `cpu.shares` or `unified[memory.high]`.
         outcome: APPLIED, CLAMPED, UNSUPPORTED, REFUSED or STALE.
         reason: the reason if the field was not applied.
-        value: the field's present value, if it was clamped.
+        value: the field's current value, if it was clamped.
     """
 
     field: str

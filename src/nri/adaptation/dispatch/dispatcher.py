@@ -139,7 +139,7 @@ class Dispatcher:
         if self._closed:
             raise LocalProtocolError(f"{event.rpc}: {self._closed}")
         if self._deferred_updates.waiting and event.request.container is not None:
-            self._deferred_updates.hasten(event.request.container.id)
+            self._deferred_updates.hand_over_soon(event.request.container.id)
         reporting = self._reporting
         invoker = self._invokers[reporting.watched + reporting.recorded]  # reporters are watchers, too
         provenance = self._trail.provenance
@@ -199,7 +199,7 @@ class Dispatcher:
         if peers:
             first = peers[0]
             if first.takes_bytes and first.event_policies[event.number] is not None:
-                event.request.encoded()  # before any lock is held, so that other events need not wait for the encoding
+                event.request.encoded()  # encoded before any lock is held, so that other events need not wait for it
             if event.number in self._fan_out and len(peers) > 1:
                 self._ask_all_at_once(event, invoker, peers, deadline)
             else:

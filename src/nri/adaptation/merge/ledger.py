@@ -52,14 +52,14 @@ class Claim(NamedTuple):
 class Ledger:
     """The owners of an event's fields."""
 
-    __slots__ = ("_exact", "_free", "_journal", "_owners", "_repeat")
+    __slots__ = ("_exact_keys", "_journal", "_may_repeat", "_owners", "_removal_frees_key")
 
     def __init__(self, rules: Rules) -> None:
         self._owners: dict[tuple[str, int, str], str] = {}
         self._journal: list[tuple[tuple[str, int, str], str]] = []
-        self._free = rules.removal_frees_key
-        self._repeat = rules.same_plugin_may_repeat
-        self._exact = not rules.conflict_keys_escaped
+        self._removal_frees_key = rules.removal_frees_key
+        self._may_repeat = rules.same_plugin_may_repeat
+        self._exact_keys = not rules.conflict_keys_escaped
 
     def claim(self, container: str, field: int, key: str, plugin: str) -> bool:
         """Record `plugin` as the owner. Returns whether the slot was free. Raises ConflictError if it is owned."""
@@ -69,8 +69,10 @@ class Ledger:
             cleared = holder[0] == "-"
             other = holder[1:] if cleared else holder
             same = other == plugin
-            if not (same or self._free if cleared else same and self._repeat):
-                raise ConflictError(Conflict(container, field, FIELD_NAMES[field], key, other, plugin, self._exact))
+            if not (same or self._removal_frees_key if cleared else same and self._may_repeat):
+                raise ConflictError(
+                    Conflict(container, field, FIELD_NAMES[field], key, other, plugin, self._exact_keys)
+                )
         self._owners[slot] = plugin
         self._journal.append((slot, holder))
         return not holder

@@ -55,7 +55,7 @@ class PluginHealth:
 
 
 def health_of(peer: Peer) -> PluginHealth:
-    """The present health of a plugin."""
+    """The current health of a plugin."""
     return PluginHealth(
         plugin=f"{peer.index or '??'}-{peer.name or 'plugin'}",
         kind=peer.kind,

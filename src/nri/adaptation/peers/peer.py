@@ -156,7 +156,7 @@ class Peer(ABC):
         self.order = next(_sequence)
 
     def actions_after(self, signal: Signal) -> tuple[Action, ...]:
-        """Return the actions that a signal would cause in the present state."""
+        """Return the actions that a signal would cause in the current state."""
         return step(self.state, signal)[1]
 
     def signal(self, signal: Signal, why: str = "") -> tuple[Action, ...]:
@@ -168,7 +168,7 @@ class Peer(ABC):
             if actions and signal is Signal.FATAL:
                 self.cut_off = True
         if actions and self.state in _HANDSHAKE_ENDED:
-            self.handshake_over.set()  # before anything is reported: listeners look at it
+            self.handshake_over.set()  # set before anything is reported, because listeners read it
         for action in actions:
             if action is Action.CLOSE:
                 self.close(why or signal.value)

@@ -83,7 +83,7 @@ _IN_CHAIN = (_S.SYNCHRONIZING, *sorted(JOINED, key=lambda state: state.value))
 _CONFIGURED = (_S.CONFIGURED, *_IN_CHAIN)
 
 TABLE: dict[tuple[State, Signal], _Row] = {
-    # The end, from any state: the same row for all, and leaving the chain for plugins in it (below).
+    # The end of the connection: the same row for all states; plugins in the chain also leave it (below).
     **{(state, signal): (_S.GONE, (_A.CLOSE,)) for state in _ALIVE for signal in (_G.FATAL, _G.LOST, _G.STOP)},
     **{
         (state, signal): (_S.GONE, (_A.CLOSE, _A.LEAVE, _A.REPORT_GONE))

@@ -30,7 +30,7 @@ PART_BYTES = 1 << 19
 MAX_TIMEOUTS = 10
 
 _MORE = b"\x18\x01"
-_KEYS = (b"", b"\x0a", b"\x12")  # by field number, for length-delimited fields
+_KEYS = (b"", b"\x0a", b"\x12")  # the key of each length-delimited field, by field number
 
 
 def parts(

@@ -1,8 +1,8 @@
 """Turns: the order in which events reach plugins, and how they wait for it.
 
-An event takes its place in the queue of the next plugin before it leaves the present plugin, even if a
+An event takes its place in the queue of the next plugin before it leaves the current plugin, even if a
 plugin does not get the event. So the order of arrival at the first plugin is the order at every plugin, and a slow
-plugin delays only the events behind it. An event holds nothing while it waits, so there is no deadlock. The rules may
+plugin delays only the events behind it. An event holds no lock while it waits, so there is no deadlock. The rules may
 have two exceptions: an event that has waited too long for a turn (`nri.adaptation.time_budget`) continues without that
 plugin, and may reach later plugins before the events that were ahead of it; an event that disposes of a pod or
 container passes waiting events of other pods, but never of its own pod.
@@ -123,7 +123,7 @@ class FifoLock:
         try:
             if ticket.wait(-1.0 if deadline is None else max(0.0, deadline - monotonic())):
                 return
-        except BaseException:  # even KeyboardInterrupt, because an abandoned place would block all tickets behind it
+        except BaseException:  # also KeyboardInterrupt: an abandoned place would block all tickets behind it
             if not self._give_up(ticket):
                 ticket.wait()
                 self.release()
@@ -203,8 +203,8 @@ class Place:
         urgent: whether the event passes waiting events of other pods.
 
     Attributes:
-        ticket: the place in the queue of the present plugin; None if it is the event's turn.
-        missed: the turn at the present plugin did not come in time: nothing is held, and the event skips the plugin.
+        ticket: the place in the queue of the current plugin; None if it is the event's turn.
+        missed: the turn at the current plugin did not come in time: nothing is held, and the event skips the plugin.
     """
 
     __slots__ = ("_deadline", "_index", "_lock", "_peers", "_request", "_urgent", "missed", "ticket")
@@ -223,7 +223,7 @@ class Place:
         self.ticket: Ticket | None = lock.place(request.pod, urgent)
 
     def wait(self, begin: Callable[[Any, EventPolicy], Sent | None]) -> Sent | None:
-        """Wait for the event's turn at the present plugin.
+        """Wait for the event's turn at the current plugin.
 
         Returns the request if the thread of the previous event has already sent it, else None. If the turn has not come
         in time, `missed` is set. Raises DeadlineExceeded if the caller's deadline has passed; nothing is held then.

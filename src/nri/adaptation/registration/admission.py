@@ -68,7 +68,7 @@ class Admission:
     """Lets plugins join: all waiting plugins together.
 
     Args:
-        snapshot: the runtime's callback, which returns all present pods and containers.
+        snapshot: the runtime's callback, which returns all existing pods and containers.
         joined: called for each plugin that entered the chain, before events pass.
 
     Attributes:

@@ -68,7 +68,7 @@ class DeferredUpdates:
         self._evict = evict
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)
-        self.worker: threading.Thread | None = None  # not `_thread`, which is a keyword of C when this is compiled
+        self.worker: threading.Thread | None = None  # the name `_thread` would be a keyword of C when this is compiled
         self._stopped = False
         self.waiting: dict[str, float] = {}
         self._due: list[
@@ -144,7 +144,7 @@ class DeferredUpdates:
         if container_id not in self.waiting:
             self._schedule(container_id, monotonic() + (FORGOTTEN_S if self.runtime_commits else SETTLE_S))
 
-    def hasten(self, container_id: str) -> None:
+    def hand_over_soon(self, container_id: str) -> None:
         """Hand over a container's updates at once, in the thread: an event shows that the container exists."""
         if container_id in self.waiting:
             self._schedule(container_id, monotonic())

@@ -70,7 +70,7 @@ class Handshake:
     """Takes plugins through Configure and Synchronize.
 
     Args:
-        snapshot: the runtime's callback, which returns all present pods and containers.
+        snapshot: the runtime's callback, which returns all existing pods and containers.
         updates: checks the updates in a plugin's reply to Synchronize, and applies them.
     """
 
@@ -214,7 +214,7 @@ class Handshake:
         began = monotonic()
 
         def synchronize(peer: Peer) -> None:
-            entry.seed()  # as soon as the plugin knows a container, it may request updates of it
+            entry.seed()  # called before the plugin gets the state: then it may request updates of these containers
             updates.extend(self._synchronize(peer, entry))
 
         try:

@@ -1,6 +1,6 @@
 """The thread that looks after plugins between events: it frees closed connections and applies changed policies.
 
-After a possible change of the policy's file, and after plugins have come or gone, it checks once a second for a moment.
+After a possible change of the policy's file, and after plugins joined or left, it checks a few times, once a second.
 Otherwise it checks once a minute (`nri.config.inotify`).
 """
 
@@ -77,4 +77,4 @@ class Housekeeping:
                     self.generation = self._policies.generation
                     self.apply_policy()
             except Exception:
-                log.exception("failed to apply a change of the policy completely")
+                log.exception("failed to apply a changed policy completely")

@@ -1,6 +1,6 @@
 """All plugins that are or were connected: which may register, and what follows from the signals of their states.
 
-The registry owns every peer. It checks the name that a plugin declares, and whether the present owner of that name is
+The registry owns every peer. It checks the name that a plugin declares, and whether the current owner of that name is
 alive. Refusals are the answers to RegisterPlugin, with the Go library's texts where it has a text. The supervisor of a
 launched plugin listens to the registry, and decides what follows when the plugin ends.
 """

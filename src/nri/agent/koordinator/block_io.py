@@ -231,7 +231,7 @@ class BlockIo(Strategy):
         """The number of remembered knobs."""
         return len(self._set_limits)
 
-    def wants(self, rules: NodeSlo) -> bool:
+    def is_needed(self, rules: NodeSlo) -> bool:
         """Return whether limits are requested or have been set."""
         return bool(rules[DISKS] or rules[ROOT_DISKS] or self._set_limits or self._root_set)
 

@@ -56,7 +56,7 @@ def membership(
     if policy == "exclusive":
         group = f"pod{mark}{uid}" if mark else uid
     elif mark:
-        group = group.replace(mark, "_")  # for a source of pods that does not check labels
+        group = group.replace(mark, "_")  # some sources of pods do not check labels
     return Membership(class_rule.enabled and policy != "none", group + (mark + EXPELLER if class_rule.expeller else ""))
 
 

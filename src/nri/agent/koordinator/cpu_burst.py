@@ -396,7 +396,7 @@ class CpuBurst(Strategy):
         """The number of remembered containers."""
         return len(self.bursts.buckets) + len(self._scaled_containers)
 
-    def wants(self, rules: NodeSlo) -> bool:
+    def is_needed(self, rules: NodeSlo) -> bool:
         """Return whether bursts are requested or quotas have been scaled."""
         return rules[BURST].policy != "none" or bool(self._scaled_containers)
 

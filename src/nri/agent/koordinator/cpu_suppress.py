@@ -284,7 +284,7 @@ class CpuSuppress(Strategy):
         #: The exclusive CPUs of pods, from the last readable annotation.
         self._exclusive_by_pod: dict[str, frozenset[int]] = {}
 
-    def wants(self, rules: NodeSlo) -> bool:
+    def is_needed(self, rules: NodeSlo) -> bool:
         """Return whether NodeSLO switches suppression on."""
         return rules[THRESHOLD].enabled
 

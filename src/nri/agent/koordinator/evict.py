@@ -166,7 +166,7 @@ def usage_release(feature: Feature, used: float, capacity: int, thresholds: Thre
     return 0 if percent < threshold else max(capacity * (percent - down_to) // 100, 0)
 
 
-def asked_for(feature: Feature, pod: Mapping[str, Any], thresholds: Thresholds) -> tuple[str, int]:
+def requested_amount(feature: Feature, pod: Mapping[str, Any], thresholds: Thresholds) -> tuple[str, int]:
     """Return the resource of a feature that a pod requests, and the amount; ("", 0) if its priority is too high."""
     maximum = thresholds.get(feature.most_priority)
     if maximum is None or pod_class.priority(pod) > maximum:
@@ -182,7 +182,7 @@ def allocatable_release(
 
     Args:
         feature: the feature.
-        requests: the sums of pods' requests by resource; see `asked_for`.
+        requests: the sums of pods' requests by resource; see `requested_amount`.
         allocatable: the node's amounts by resource; an absent resource counts as 0.
         thresholds: `resourceUsedThresholdWithBE` of NodeSLO.
     """
@@ -378,7 +378,7 @@ class Evict(Strategy):
         """The number of remembered pods."""
         return len(self.accepted) + len(self._refused)
 
-    def wants(self, rules: NodeSlo) -> bool:
+    def is_needed(self, rules: NodeSlo) -> bool:
         """Return whether NodeSLO switches evictions on."""
         return rules[THRESHOLD].enabled
 
@@ -570,7 +570,7 @@ def _allocatable(round_: Round[NodeSlo], feature: Feature) -> tuple[dict[str, in
         return {}, ""
     requests: Counter[str] = Counter()
     for pod in round_.pods:
-        name, amount = asked_for(feature, pod.manifest, keys)
+        name, amount = requested_amount(feature, pod.manifest, keys)
         if name != feature.kind:  # these evictions do not free plain CPU or memory
             requests[name] += amount
     del requests[""]

@@ -55,8 +55,8 @@ def _shared(root: Root, path: str) -> Result:
 
 
 def _make_folder(root: Root, folder: str, path: str) -> Result:
-    above, _, name = path.rpartition("/")
-    if above != folder or name in ("", ".", ".."):
+    parent, _, name = path.rpartition("/")
+    if parent != folder or name in ("", ".", ".."):
         return Result(path, _NAME, "empty", Outcome.REFUSED, f"not a folder in {folder}")
     try:
         with contextlib.suppress(FileExistsError):

@@ -243,7 +243,7 @@ class MemoryQos(Strategy):
         #: The cgroups of pods with a page cache limit.
         self._page_cache_cgroups: frozenset[str] = frozenset()
 
-    def wants(self, rules: NodeSlo) -> bool:
+    def is_needed(self, rules: NodeSlo) -> bool:
         """Return whether memory QoS is requested or was set."""
         return self._active is not False or any(rule.get("enable") for rule in rules[MEMORY].values())
 

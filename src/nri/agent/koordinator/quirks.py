@@ -12,7 +12,7 @@ from typing import ClassVar
 
 @dataclass(frozen=True, slots=True)
 class Quirks:
-    """Differences from surprising behaviour of Koordinator. `Quirks.REFERENCE` behaves exactly as Koordinator."""
+    """Differences from surprising behaviour of Koordinator. `Quirks.REFERENCE` behaves exactly like Koordinator."""
 
     REFERENCE: ClassVar[Quirks]
     DEFAULT: ClassVar[Quirks]

@@ -252,7 +252,7 @@ class ClassResctrl(Strategy):
         #: Whether groups exist; None before the first round.
         self._active: bool | None = None
 
-    def wants(self, rules: NodeSlo) -> bool:
+    def is_needed(self, rules: NodeSlo) -> bool:
         """Return whether a class requests a group, or groups were created."""
         return bool(self._active) or any(rule.get("enable") for rule in rules[CACHES].values())
 

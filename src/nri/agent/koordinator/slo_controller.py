@@ -1,8 +1,8 @@
 """The ConfigMap `slo-controller-config`, from which Koordinator's manager computes the NodeSLO of each node.
 
-The agent computes its node's from it in the same way, so that the manager is not required: of each strategy the first
-entry of `nodeStrategies` whose selector matches the node's labels is used, merged into `clusterStrategy`. A key that
-cannot be read keeps its last valid version. A NodeSLO that exists takes precedence.
+The agent computes its node's NodeSLO from it in the same way, so that the manager is not required: of each strategy the
+first entry of `nodeStrategies` whose selector matches the node's labels is used, merged into `clusterStrategy`. A key
+that cannot be read keeps its last valid version. A NodeSLO that exists takes precedence.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ class SystemConfig(Strategy):
         #: The values of sysctls before the agent set them.
         self._original_values: dict[str, int] = {}
 
-    def wants(self, rules: NodeSlo) -> bool:
+    def is_needed(self, rules: NodeSlo) -> bool:
         """Return whether a sysctl is requested or was set."""
         return bool(rules[SYSTEM_CONFIG].values or rules[SYSTEM_CONFIG].free is not None or self._original_values)
 

@@ -171,9 +171,9 @@ def apply(parts: Parts, folder: str, pods: Iterable[Pod], tally: Tally, good: La
                 good.keep(context.uid, ANNOTATION_NETWORK_QOS, context.annotations)
                 continue
             tally.failed(f"{context.namespace}/{context.name}", [error])
-            instead = good.instead(context.uid, ANNOTATION_NETWORK_QOS, context.annotations)
-            if instead is not None:
-                listed[place] = (replace(context, annotations=instead), kube_class)
+            replacement = good.instead(context.uid, ANNOTATION_NETWORK_QOS, context.annotations)
+            if replacement is not None:
+                listed[place] = (replace(context, annotations=replacement), kube_class)
         if errors:
             text, _ = pods_text(listed, node.quirks)
         limits = rule_of(spec, node.quirks)

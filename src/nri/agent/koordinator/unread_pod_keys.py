@@ -113,7 +113,7 @@ def _invalid_values(labels: Mapping[str, str], annotations: Mapping[str, str]) -
         value = _text(annotations if key == pod_class.ANNOTATION_EVICTION_PRIORITY else labels, key)
         if value and pod_class.whole_number(value, bound) is None:
             bits = bound.bit_length()
-            yield f'{key}: "{plain(value, _MAX_TEXT)}" is not a whole number of {bits} bits, so it is ignored'
+            yield f'{key}: "{plain(value, _MAX_TEXT)}" is not a {bits}-bit whole number, so it is ignored'
     if text := _text(annotations, _POLICY):
         yield from _memo.get(_POLICY, text, _features)
     with suppress(ValueError):

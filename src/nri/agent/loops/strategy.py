@@ -49,7 +49,7 @@ class Strategy(Protocol):
     Attributes:
         name: the gates of the strategy, separated by commas.
         interval_s: the pause between two rounds in seconds; 0 means the interval in the settings. A value from rules
-            applies after `wants` was called.
+            applies after `is_needed` was called.
         samples: the cgroups to sample.
         key: the annotation that requests the strategy for a pod, regardless of the rules; "" if there is none.
         transient: whether the values of the strategy are reset when the agent ends.
@@ -61,9 +61,9 @@ class Strategy(Protocol):
     samples: SampledCgroups = SampledCgroups.NODE
     key: str = ""
     transient: ClassVar[bool] = False
-    prompt: ClassVar[bool] = False
+    runs_on_pod_changes: ClassVar[bool] = False
 
-    def wants(self, rules: Any) -> bool:
+    def is_needed(self, rules: Any) -> bool:
         """Return whether the rules request the strategy, or its values have to be reset."""
         ...
 

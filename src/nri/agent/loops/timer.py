@@ -122,9 +122,9 @@ class Loops:
         self._worker.start()
 
     def pods_changed(self) -> None:
-        """Request a round of the strategies with `prompt`."""
-        if any(prompt for _, prompt in self._groups):
-            self._worker.poke(_PODS)
+        """Request a round of the strategies with `runs_on_pod_changes`."""
+        if any(runs_on_pod_changes for _, runs_on_pod_changes in self._groups):
+            self._worker.request_run(_PODS)
 
     def stop(self) -> None:
         """Stop after the current round. Written values stay, except transient values."""
@@ -137,7 +137,7 @@ class Loops:
             return
         self._rules.take(None)
         for group in self._groups.values():
-            passing = [loop for loop in group.loops if loop.transient and loop.wants(self._rules)]
+            passing = [loop for loop in group.loops if loop.transient and loop.is_needed(self._rules)]
             if passing:
                 round_ = self._new_round(group, self._pods()[0], passing)
                 for loop in passing:
@@ -151,7 +151,7 @@ class Loops:
         """Request a round of all strategies, also of disabled strategies, which may reset values."""
         for group in self._groups.values():
             group.off = set()
-        self._worker.poke(*kinds)
+        self._worker.request_run(*kinds)
 
     def health(self) -> tuple[bool, str]:
         """Return whether rounds succeed, and the enabled strategies."""
@@ -206,17 +206,17 @@ class Loops:
         if not (self._rules.has_document and self._parts.pods.synced):
             return
         for loop in self.loops:
-            loop.wants(self._rules)
+            loop.is_needed(self._rules)
         self._regroup_strategies()
         now = self._clock()
         # A round that starts slightly early, because the previous one was late, is not postponed by a whole interval.
         early_s, rules = self._worker.interval_s / 2, reasons - {TIMER, _PODS}
         due = [
             group
-            for (_, prompt), group in self._groups.items()
+            for (_, runs_on_pod_changes), group in self._groups.items()
             if rules
             or not reasons
-            or (prompt and _PODS in reasons)
+            or (runs_on_pod_changes and _PODS in reasons)
             or (TIMER in reasons and now + early_s >= group.due)
         ]
         if not due:
@@ -230,7 +230,9 @@ class Loops:
         """Group strategies by interval. A group shares samples of the time since its previous round."""
         together: dict[tuple[float, bool], list[Strategy]] = {}
         for loop in self.loops:
-            together.setdefault((loop.interval_s or self._default_interval_s, loop.prompt), []).append(loop)
+            together.setdefault((loop.interval_s or self._default_interval_s, loop.runs_on_pod_changes), []).append(
+                loop
+            )
         if {key: group.loops for key, group in self._groups.items()} == together:
             return
         root, hierarchies = self._parts.root, self._parts.executor.hierarchies
@@ -240,7 +242,7 @@ class Loops:
         self._worker.interval_s = min((pause_s for pause_s, _ in together), default=self._default_interval_s)
 
     def _group_round(self, group: _Group, pods: list[Pod], unreadable: list[str]) -> None:
-        active = [loop for loop in group.loops if loop.wants(self._rules) or _is_requested(loop, pods)]
+        active = [loop for loop in group.loops if loop.is_needed(self._rules) or _is_requested(loop, pods)]
         # A strategy that was just switched off has one last round, which resets its values.
         last = [loop for loop in group.loops if loop not in active and loop.name not in group.off]
         group.off = {loop.name for loop in group.loops if loop not in active}
@@ -369,7 +371,7 @@ class Loops:
         for group in round_.groups[first:]:
             row = (f"resctrl.{group.group}", "removed" if group.remove else group.schemata.split(), loop, "")
             self._parts.history.decided(_MACHINE, PREVIEW, self.name, [row])
-            self._parts.observer.met(self.name, "previewed value")
+            self._parts.observer.count_event(self.name, "previewed value")
         del round_.groups[first:]
 
     def _is_previewed(self, knob_value: KnobValue) -> bool:
@@ -380,7 +382,7 @@ class Loops:
         self._parts.history.decided(
             knob_value.subject, PREVIEW, self.name, [(knob_value.knob, value, knob_value.loop, knob_value.reason)]
         )
-        self._parts.observer.met(self.name, "previewed value")
+        self._parts.observer.count_event(self.name, "previewed value")
         return True
 
     def _write_passing(self, values: list[KnobValue]) -> None:
@@ -418,7 +420,7 @@ class Loops:
                 continue
             _log.warning("%s does not evict %s/%s: %s", loop, plain(subject.namespace), plain(subject.name), plain(why))
             self._parts.history.decided(subject, _STAGE, self.name, [("eviction", "not allowed", loop, why)])
-            self._parts.observer.met(self.name, "pod not allowed to be evicted")
+            self._parts.observer.count_event(self.name, "pod not allowed to be evicted")
         uids = {pod.uid for pod in round_.pods}
         self._logged_spared = {
             key: why for key, why in (self._logged_spared | round_.spared).items() if key[0].key in uids
@@ -429,7 +431,7 @@ class Loops:
         """Request the eviction of a pod and record it; return "" if it was accepted, or else the reason."""
         if loop in self._preview:
             self._parts.history.decided(pod.subject(), PREVIEW, self.name, [("eviction", "would be", loop, reason)])
-            self._parts.observer.met(self.name, "previewed eviction")
+            self._parts.observer.count_event(self.name, "previewed eviction")
             return ""
         refused = self._evictor.evict(pod.manifest, f"{loop}: {reason}")
         # A refused eviction is requested again in the next round; logging each request would fill the log.
@@ -443,7 +445,7 @@ class Loops:
             self._refusals.pop((pod.subject(), loop), None)
         row = ("eviction", "asked" if not refused else "refused", loop, reason)
         self._parts.history.decided(pod.subject(), _STAGE, self.name, [row])
-        self._parts.observer.met(self.name, "eviction refused" if refused else "eviction")
+        self._parts.observer.count_event(self.name, "eviction refused" if refused else "eviction")
         return refused
 
 

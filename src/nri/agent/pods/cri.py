@@ -50,7 +50,7 @@ class CriPods(KnownPods):
         super().__init__(PodList())
         self._socket = settings.cri_socket
         self._worker = Worker("pods from the runtime", self._round, settings.pods.interval)
-        self._events = CriEvents(self._socket, lambda: self._worker.poke(_EVENT))
+        self._events = CriEvents(self._socket, lambda: self._worker.request_run(_EVENT))
         self._client: CriClient | None = None
         self._runtime = ""
         self._pod_words: dict[str, PodInfo] = {}

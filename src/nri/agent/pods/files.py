@@ -55,8 +55,8 @@ class FilePods(KnownPods):
         if not self._folder.changed():
             return
         self._pod_list.failed("; ".join(str(error) for error in self._folder.errors.values())[:1000])
-        documents = [(document, thing) for file in self._folder.files.values() for document, thing in file]
-        node_pods = [(document, thing) for document, thing in documents if self._is_of_this_node(thing)]
+        documents = [(document, obj) for file in self._folder.files.values() for document, obj in file]
+        node_pods = [(document, obj) for document, obj in documents if self._is_of_this_node(obj)]
         self._warn_without_uid([(document, pod) for document, pod in node_pods if not uid_of(pod)])
         self._pod_list.replace(pod for _, pod in node_pods if uid_of(pod))
 
@@ -70,10 +70,10 @@ class FilePods(KnownPods):
                 _log.warning("%s", text)
         self._reported_pods = frozenset(texts)
 
-    def _is_of_this_node(self, thing: dict[str, Any]) -> bool:
+    def _is_of_this_node(self, obj: dict[str, Any]) -> bool:
         """Return whether an object is a pod of this node, or a pod without a node."""
-        spec, meta = thing.get("spec") or {}, thing.get("metadata")
-        if thing.get("kind") != "Pod" or not isinstance(meta, dict) or not isinstance(spec, dict):
+        spec, meta = obj.get("spec") or {}, obj.get("metadata")
+        if obj.get("kind") != "Pod" or not isinstance(meta, dict) or not isinstance(spec, dict):
             return False
         return spec.get("nodeName") in (None, "", self._node)
 

@@ -1,7 +1,7 @@
 """Pods from NRI alone: the reports of a runtime to the agent's plugin, assembled as API objects.
 
 A pod's class follows from its cgroup parent. Requests and limits are decoded from the resources that the kubelet passed
-to the runtime. Annotations are as at the pod's creation, because NRI does not report changes. Init containers cannot
+to the runtime. Annotations are those of the pod's creation, because NRI does not report changes. Init containers cannot
 be distinguished from other containers, and ended containers are left out.
 """
 
@@ -114,7 +114,7 @@ class NriPods:
 
     def _mark_changed(self) -> None:
         self._current = False
-        self._worker.poke(_CHANGED)
+        self._worker.request_run(_CHANGED)
 
     def pods(self) -> list[PodManifest]:
         """Return the pods of the runtimes; unchanged pods are the same objects as before."""

@@ -216,9 +216,9 @@ class Cpi(Service):
         """The number of limited pods."""
         return len(self.limited)
 
-    def wants(self, rules: Services) -> bool:
+    def is_needed(self, rules: Services) -> bool:
         """Return whether the file switches the service on, or quotas must be restored."""
-        return super().wants(rules) or bool(self.limited)
+        return super().is_needed(rules) or bool(self.limited)
 
     def pause_s(self) -> float:
         """Return the length of a sample."""

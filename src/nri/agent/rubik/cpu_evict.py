@@ -63,11 +63,11 @@ class CpuEvict(EvictionService):
         self.average: float | None = None
 
     def block_changed(self) -> None:
-        """Start again with a new block."""
+        """Reset the window after the settings have changed."""
         super().block_changed()
         self.window = Window(0 if self.block is None else self.block.windows)
 
-    def due(self, round_: Round[Services], pods: Sequence[Pod]) -> DueEviction | None:  # noqa: ARG002  of the node only
+    def due(self, round_: Round[Services], pods: Sequence[Pod]) -> DueEviction | None:  # noqa: ARG002  only the node's usage decides
         """Return the eviction that is due if the average has reached the threshold."""
         use = ticks(round_.sample)
         if use is None:

@@ -199,16 +199,16 @@ class DynCache(Service):
         """The number of pods with counted misses."""
         return len(self._counting)
 
-    def wants(self, rules: Services) -> bool:
+    def is_needed(self, rules: Services) -> bool:
         """Return whether the file switches the service on, or groups must be removed."""
-        return super().wants(rules) or self._has_groups
+        return super().is_needed(rules) or self._has_groups
 
     def pause_s(self) -> float:
         """Return the interval in the file, but at most a second, because processes start and end."""
         return min(float(self.block.adjustInterval) / _MS_PER_S, _MAX_PAUSE_S)
 
     def block_changed(self) -> None:
-        """Start again with a new block."""
+        """Reset the window after the settings have changed."""
         self.dynamic = None
         self._counting.end()
 
@@ -248,7 +248,7 @@ class DynCache(Service):
         executor = round_.parts.executor
         processes = {c.folder: executor.threads(c.folder) for pod in pods for c in pod.containers}
         if processes and not any(processes.values()):
-            round_.errors.append(f"{NAME}: no process of an offline pod is visible; an agent in a pod needs hostPID")
+            round_.errors.append(f"{NAME}: no process of an offline pod is visible; an agent in a pod requires hostPID")
         return tasks(pods, self.block.defaultLimitMode, processes)
 
     @staticmethod

@@ -106,7 +106,7 @@ class DynMemory(Service):
     """The service that sets `memory.high` of offline pods to the current limit."""
 
     name = NAME
-    prompt = True
+    runs_on_pod_changes = True
 
     def __init__(self, settings: AgentSettings, names: Sequence[str]) -> None:
         super().__init__(settings, names)
@@ -121,9 +121,9 @@ class DynMemory(Service):
         """The number of pods with a limit."""
         return len(self._limited_pods)
 
-    def wants(self, rules: Services) -> bool:
+    def is_needed(self, rules: Services) -> bool:
         """Return whether the file switches the service on, or limits must be removed."""
-        return super().wants(rules) or bool(self._limited_pods)
+        return super().is_needed(rules) or bool(self._limited_pods)
 
     def pause_s(self) -> float:
         """Return the constant interval."""
@@ -139,7 +139,7 @@ class DynMemory(Service):
     def round(self, round_: Round[Services]) -> None:
         """Set and remove the limits of all pods, and read the free memory if that is due."""
         node = round_.parts.store.node
-        if reason := node.lacks(_HIGH):
+        if reason := node.missing_reason(_HIGH):
             round_.cannot(NAME, "offline pods have no limit", reason)
             return
         limit = self._next_limit(round_) if self.on else None

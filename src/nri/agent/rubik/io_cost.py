@@ -139,7 +139,7 @@ def weight(*, offline: bool) -> int:
 
 def _unsupported(node: Node) -> str:
     """Return why the kernel cannot control disks by cost, or "" if it can."""
-    if reason := node.lacks(_MODEL) or node.lacks(_QOS):
+    if reason := node.missing_reason(_MODEL) or node.missing_reason(_QOS):
         return reason
     if node.has(_WEIGHT_FILES[0]) and not has_cgroup1_writeback(node.command_line()):
         return "the kernel was not booted with cgroup1_writeback"
@@ -161,7 +161,7 @@ class IoCost(Service):
     """The service that sets cost models of disks and weights of pods."""
 
     name = NAME
-    prompt = True
+    runs_on_pod_changes = True
 
     def __init__(self, settings: AgentSettings, names: Sequence[str]) -> None:
         super().__init__(settings, names)
@@ -175,9 +175,9 @@ class IoCost(Service):
         """The number of pods with a weight."""
         return len(self._weight_knobs)
 
-    def wants(self, rules: Services) -> bool:
+    def is_needed(self, rules: Services) -> bool:
         """Return whether the file switches the service on, or models or weights must be reset."""
-        return super().wants(rules) or bool(self._disks or self._weight_knobs)
+        return super().is_needed(rules) or bool(self._disks or self._weight_knobs)
 
     def round(self, round_: Round[Services]) -> None:
         """Set the node's disks and the weights of all pods."""

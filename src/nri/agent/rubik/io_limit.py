@@ -72,7 +72,7 @@ def disk_limits(rows: Rows, lookup: Callable[[str], str]) -> DiskLimits:
             if not disk:
                 result.problems.append(f"{key}: {device[:80]!r} is not a block device; write /dev/NAME or MAJOR:MINOR")
             elif _LIMIT.fullmatch(value) is None or int(value) >= 1 << 64:
-                result.problems.append(f"{key}: {value[:40]!r} of {device[:80]!r} is not a number of 64 bits")
+                result.problems.append(f"{key}: {value[:40]!r} of {device[:80]!r} is not a 64-bit number")
                 result.unclear.setdefault(_KNOB_BY_KEY[key], set()).add(disk)
             else:
                 result.limits.setdefault(_KNOB_BY_KEY[key], {})[disk] = int(value) or UNLIMITED
@@ -106,7 +106,7 @@ class IoLimit(Service):
     """The service that sets the limits of running containers from their pods' annotations."""
 
     name = NAME
-    prompt = True
+    runs_on_pod_changes = True
 
     def __init__(self, settings: AgentSettings, names: Sequence[str]) -> None:
         super().__init__(settings, names)
@@ -117,9 +117,9 @@ class IoLimit(Service):
         """The number of cgroup files with a limit of this service."""
         return len(self._limited_disks)
 
-    def wants(self, rules: Services) -> bool:
+    def is_needed(self, rules: Services) -> bool:
         """Return whether the file switches the service on, or limits must be removed."""
-        return super().wants(rules) or self.was_on
+        return super().is_needed(rules) or self.was_on
 
     def round(self, round_: Round[Services]) -> None:
         """Set the requested limits, and remove limits that are no longer requested."""

@@ -33,7 +33,7 @@ class Kernel:
         self._present: set[str] = set()
         self._cpus = 0
 
-    def lacks(self, knob: str) -> str:
+    def missing_reason(self, knob: str) -> str:
         """Return why the kernel lacks a cgroup file, or "" if the file exists."""
         if knob in self._present:
             return ""

@@ -38,7 +38,7 @@ class MemoryEvict(EvictionService):
 
     name = "memoryevict"
 
-    def due(self, round_: Round[Services], pods: Sequence[Pod]) -> DueEviction | None:  # noqa: ARG002  of the node only
+    def due(self, round_: Round[Services], pods: Sequence[Pod]) -> DueEviction | None:  # noqa: ARG002  only the node's usage decides
         """Return the eviction that is due if the node's memory usage has reached the threshold."""
         try:
             used = memory_percent(round_.sample.sizes)

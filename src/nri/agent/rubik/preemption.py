@@ -4,9 +4,9 @@ An offline pod and its containers get level -1 and a class of network traffic. O
 does not allow a level to rise again, so a level below 0 of an online pod is only reported. Kernels without levels have
 substitutes: an idle pod with the lowest shares, the highest OOM score, and `memory.low` of online pods.
 
-The hook sets levels or their substitutes at a creation. The rounds protect the memory that online pods request, if the
-kernel has `memory.low` but no memory level. They also enable network control of a pod by openEuler's module, once, when
-the pod has its first process. A node without the module is reported.
+The hook sets levels or their substitutes when a pod or container is created. The rounds protect the memory that online
+pods request, if the kernel has `memory.low` but no memory level. They also enable network control of a pod by
+openEuler's module, once, when the pod has its first process. A node without the module is reported.
 """
 
 from __future__ import annotations
@@ -156,10 +156,10 @@ def protection(pods: Iterable[tuple[str, int, Mapping[str, int]]]) -> dict[str, 
     sizes: dict[str, int] = {}
     for folder, request, containers in pods:
         sizes |= containers
-        above, size = folder.strip("/"), max(request, sum(containers.values()))
-        while size and above:
-            sizes[above] = sizes.get(above, 0) + size
-            above = above.rpartition("/")[0]
+        parent, size = folder.strip("/"), max(request, sum(containers.values()))
+        while size and parent:
+            sizes[parent] = sizes.get(parent, 0) + size
+            parent = parent.rpartition("/")[0]
     return sizes
 
 
@@ -187,7 +187,7 @@ class Preemption(Service):
     """The service that controls networks of pods and protects memory of online pods."""
 
     name = NAME
-    prompt = True
+    runs_on_pod_changes = True
 
     def __init__(self, settings: AgentSettings, names: Sequence[str]) -> None:
         super().__init__(settings, names)
@@ -204,9 +204,11 @@ class Preemption(Service):
         """The number of cgroups with protected memory."""
         return len(self._protected_cgroups)
 
-    def wants(self, rules: Services) -> bool:
+    def is_needed(self, rules: Services) -> bool:
         """Return whether the file switches the service on, or protection or control must be reset."""
-        return super().wants(rules) or bool(self._protected_cgroups or self._process_by_pod or self._node_controlled)
+        return super().is_needed(rules) or bool(
+            self._protected_cgroups or self._process_by_pod or self._node_controlled
+        )
 
     def block_changed(self) -> None:
         """Write the network bandwidth again in the next round."""
@@ -252,7 +254,7 @@ class Preemption(Service):
         """Protect memory of online pods, if the kernel has no memory level."""
         node = round_.parts.store.node
         on = on and not node.has("memory.qos_level")
-        if on and (reason := node.lacks(_LOW)):
+        if on and (reason := node.missing_reason(_LOW)):
             round_.cannot(NAME, "memory of online pods is protected only by OOM scores", reason)
             on = False
         online = [pod for pod in round_.pods if not offline(pod)] if on else []

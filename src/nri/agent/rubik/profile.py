@@ -138,7 +138,7 @@ def _strategy(row: ServiceRow) -> StrategyRow:
 def _node(settings: AgentSettings, root: Root) -> Node:
     kernel = Kernel(root)
     return Node(
-        lacks=kernel.lacks,
+        missing_reason=kernel.missing_reason,
         cpus=kernel.cpus,
         command_line=kernel.command_line,
         disk=functools.partial(block_device, root),
@@ -194,7 +194,7 @@ PROFILE: Final = Profile(
     foreign=(
         ForeignAgent(
             "rubik",
-            "stop it on this node, or set beside_koordlet = true if none of its services is one of these",
+            "stop it on this node, or set beside_koordlet = true if it runs none of these services",
         ),
     ),
     unreadable=unreadable,

@@ -39,7 +39,7 @@ class Block:
             raise WrongValue("resource", "is empty", "list at least one of cpu, memory, io")
 
 
-def pressed(resources: Iterable[str], avg10: Mapping[str, Iterable[float]], threshold: float) -> str:
+def resource_under_pressure(resources: Iterable[str], avg10: Mapping[str, Iterable[float]], threshold: float) -> str:
     """Return the first resource for which an online pod waits more than `threshold` percent of the time, or else ""."""
     over = (name for name in resources if any(percent > threshold for percent in avg10.get(name, ())))
     return next(over, "")
@@ -57,7 +57,7 @@ class PsiEvict(EvictionService):
         threshold = self.block.avg10threshold
         worst = ", ".join(f"{max(percents):g} % for {resource}" for resource, percents in waits.items() if percents)
         self._readings = f"online pods wait {worst}; eviction starts above {threshold:g} %" if worst else ""
-        resource = pressed(self.block.resource, waits, threshold)
+        resource = resource_under_pressure(self.block.resource, waits, threshold)
         if not resource:
             return None
         longest = max(waits[resource])

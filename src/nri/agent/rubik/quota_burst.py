@@ -87,7 +87,7 @@ class QuotaBurst(Service):
     """The service that sets the bursts of running pods from their annotations."""
 
     name = NAME
-    prompt = True
+    runs_on_pod_changes = True
 
     def __init__(self, settings: AgentSettings, names: Sequence[str]) -> None:
         super().__init__(settings, names)
@@ -97,9 +97,9 @@ class QuotaBurst(Service):
         """The number of pods with a burst."""
         return len(self._pods_with_burst)
 
-    def wants(self, rules: Services) -> bool:
+    def is_needed(self, rules: Services) -> bool:
         """Return whether the file switches the service on, or bursts must be reset."""
-        return super().wants(rules) or self.was_on
+        return super().is_needed(rules) or self.was_on
 
     def round(self, round_: Round[Services]) -> None:
         """Set and reset the bursts of all pods."""

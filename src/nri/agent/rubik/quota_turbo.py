@@ -392,9 +392,9 @@ class QuotaTurbo(Service):
         """The cgroups of the managed containers."""
         return self._candidates.keys()
 
-    def wants(self, rules: Services) -> bool:
+    def is_needed(self, rules: Services) -> bool:
         """Return whether the file switches the service on, or quotas must be restored."""
-        return super().wants(rules) or bool(self._candidates)
+        return super().is_needed(rules) or bool(self._candidates)
 
     def pause_s(self) -> float:
         """Return the interval in the file."""

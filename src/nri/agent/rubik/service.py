@@ -41,7 +41,7 @@ class Node:
     """
 
     services: Mapping[str, Any] = field(default_factory=dict)
-    lacks: Callable[[str], str] = lambda _knob: "the machine is unknown"
+    missing_reason: Callable[[str], str] = lambda _knob: "the machine is unknown"
     disk: Callable[[str], str] = lambda _path: ""
     cpus: Callable[[], int] = lambda: 0
     command_line: Callable[[], str] = lambda: ""
@@ -52,7 +52,7 @@ class Node:
 
     def has(self, knob: str) -> bool:
         """Return whether the kernel has a cgroup file."""
-        return not self.lacks(knob)
+        return not self.missing_reason(knob)
 
     @property
     def gates(self) -> frozenset[str]:
@@ -120,7 +120,7 @@ class Service(Strategy):
         #: Containers of pods with the annotation in the last round with the service off; None if it was never on.
         self._containers_without: frozenset[str] | None = None
 
-    def wants(self, rules: Services) -> bool:
+    def is_needed(self, rules: Services) -> bool:
         """Return whether the file switches the service on."""
         self.on = self.name in rules.blocks
         block = rules.blocks.get(self.name)

@@ -78,12 +78,12 @@ class FileRules:
         foreign_files: dict[str, dict[str, str]] = {}
         odd: list[str] = []  # remarks on objects with a missing or misspelt kind
         for name, documents in self._folder.files.items():
-            for document, thing in filter(self._may_have_rules, documents):
-                kind = self._kind(thing)
+            for document, obj in filter(self._may_have_rules, documents):
+                kind = self._kind(obj)
                 if kind not in self._store.kinds:
-                    odd += _kind_remarks(kind, self._store.kinds, document.place(thing, "kind"))
+                    odd += _kind_remarks(kind, self._store.kinds, document.place(obj, "kind"))
                     continue
-                if owner := self._owner(kind, thing):
+                if owner := self._owner(kind, obj):
                     foreign_files.setdefault(kind, {})[owner] = name
                     continue
                 if kind in file_by_kind:
@@ -91,7 +91,7 @@ class FileRules:
                     refused.add((kind, name))
                     continue
                 file_by_kind[kind] = name
-                self._store.put(kind, thing, name, partial(_error_place, document, thing))
+                self._store.put(kind, obj, name, partial(_error_place, document, obj))
         for kind, name in self._refused - refused:
             if file_by_kind.get(kind) != name:
                 self._store.accept(kind, name)
@@ -107,19 +107,19 @@ class FileRules:
             lines = [f"{self._path}: no rules found; expected {', '.join(named)}"]
         self._store.remark(str(self._path), lines)
 
-    def _kind(self, thing: Mapping[str, Any]) -> str:
+    def _kind(self, obj: Mapping[str, Any]) -> str:
         """Return the kind of an object. An object without the field `kind` is identified by another key."""
-        by_key = (name for name, kind in self._store.kinds.items() if kind.key and kind.key in thing)
-        return str(thing.get("kind", "")) or next(by_key, "")
+        by_key = (name for name, kind in self._store.kinds.items() if kind.key and kind.key in obj)
+        return str(obj.get("kind", "")) or next(by_key, "")
 
     def _may_have_rules(self, entry: tuple[Document, dict[str, Any]]) -> bool:
         """Return whether an object may contain rules. Of some kinds only one object does."""
         row = self._store.kinds.get(self._kind(entry[1]))
         return row is None or row.object_name in ("", _name(entry[1]))
 
-    def _owner(self, kind: str, thing: dict[str, Any]) -> str:
+    def _owner(self, kind: str, obj: dict[str, Any]) -> str:
         """Return the other node that an object belongs to; "" if it belongs to this node or to no node."""
-        name = "" if self._store.kinds[kind].object_name else _name(thing)
+        name = "" if self._store.kinds[kind].object_name else _name(obj)
         return "" if name in (None, "", self._node) else plain(str(name), _MAX_NAME)
 
     def _foreign_node_remarks(
@@ -132,9 +132,9 @@ class FileRules:
                 yield f"{name}: {kind} belongs to node {named}, but this node is {self._node} (rules.node_name)"
 
 
-def _name(thing: dict[str, Any]) -> Any:
+def _name(obj: dict[str, Any]) -> Any:
     """The name of an object; None without one."""
-    meta = thing.get("metadata")
+    meta = obj.get("metadata")
     return meta.get("name") if isinstance(meta, dict) else None
 
 
@@ -148,13 +148,13 @@ def _kind_remarks(kind: str, kinds: Iterable[str], place: str) -> list[str]:
     return [f"{place}: kind: {problem}"]
 
 
-def _error_place(document: Document, thing: dict[str, Any], error: str) -> str:
+def _error_place(document: Document, obj: dict[str, Any], error: str) -> str:
     """Return the file and line of a key, or of the key at the beginning of an error."""
     key = error.partition(": ")[0]
     if key.startswith("annotation "):
-        return document.place(thing, "metadata", "annotations", key.removeprefix("annotation "))
+        return document.place(obj, "metadata", "annotations", key.removeprefix("annotation "))
     names = _PART.findall(key) if " " not in key else []
     keys = [int(name[1:]) if name.startswith("[") else name for name in names]
-    if keys and keys[0] not in thing:
+    if keys and keys[0] not in obj:
         keys.insert(0, "spec")
-    return document.place(thing, *keys)
+    return document.place(obj, *keys)

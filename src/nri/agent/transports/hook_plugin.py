@@ -111,7 +111,7 @@ class HookPlugin(Plugin):
 
     def synchronize(self, pods: list[m.PodSandbox], containers: list[m.Container]) -> list[Update]:
         """Take over the running pods and containers, and return the updates that the current rules require."""
-        self._parts.observer.met(self._transport, "synchronized")
+        self._parts.observer.count_event(self._transport, "synchronized")
         generation = self.reapply.generation
         stale_pods = self.held.keep_only({pod.id for pod in pods}, {container.id for container in containers})
         for context in stale_pods:

@@ -19,8 +19,8 @@ _LIMIT: Final = ".limit"
 
 #: For each knob: a getter of the nested message with its field, if the message is nested, and the name of the field.
 _PLACES: Final = {
-    name: (attrgetter(above) if above else None, field)
-    for name, (above, _, field) in ((name, path.rpartition(".")) for name, path in FIELDS.items())
+    name: (attrgetter(parent) if parent else None, field)
+    for name, (parent, _, field) in ((name, path.rpartition(".")) for name, path in FIELDS.items())
 }
 #: An annotation of pods that the kubelet's former docker shim created.
 _DOCKER_TYPE = "io.kubernetes.docker.type"
@@ -142,8 +142,8 @@ def update(
 def reported(resources: m.LinuxResources) -> dict[str, Setting]:
     """Return the resources of a message by knob. A file of cgroup v2 without a knob has the name `unified.FILE`."""
     value_by_knob: dict[str, Setting] = {}
-    for name, (above, field) in _PLACES.items():
-        part: Any = above(resources) if above else resources
+    for name, (parent, field) in _PLACES.items():
+        part: Any = parent(resources) if parent else resources
         part_value = getattr(part, field)
         if isinstance(part_value, str):
             value_by_knob |= {name: part_value} if part_value else {}
@@ -197,8 +197,8 @@ def _set(resources: m.LinuxResources, knobs: Mapping[str, Setting], on_v2: Calla
 
 
 def _set_field(resources: m.LinuxResources, path: str, value: Any) -> None:
-    above, _, field = path.rpartition(".")
-    part: Any = attrgetter(above)(resources) if above else resources
+    parent, _, field = path.rpartition(".")
+    part: Any = attrgetter(parent)(resources) if parent else resources
     current = getattr(part, field)
     if isinstance(current, (str, int)):
         setattr(part, field, value)

@@ -53,7 +53,7 @@ class PluginTransport(Generic[P]):
         backoff.reset()
         with self._lock:
             self._problem = ""
-        self._observer.met(self.name, "connected")
+        self._observer.count_event(self.name, "connected")
 
     def _failed(self, reason: str, what: str = "") -> None:
         """Record a failed or lost connection; `what` introduces the reason in the log."""
@@ -66,5 +66,5 @@ class PluginTransport(Generic[P]):
     def _pause(self, backoff: Backoff) -> None:
         """Wait before the next connection, unless the transport is stopped."""
         if not self._stopped.is_set():
-            self._observer.met(self.name, "refused")
+            self._observer.count_event(self.name, "refused")
             self._stopped.wait(backoff.ended())

@@ -138,7 +138,7 @@ class ProxyTransport(PluginTransport[ProxyPlugin]):
 
     def _kubelet_request(self, container_id: str) -> pb.LinuxContainerResources | None:
         proxy = self.proxy
-        return proxy.asked(container_id) if proxy is not None else None
+        return proxy.requested_resources(container_id) if proxy is not None else None
 
 
 def proxy_settings(settings: AgentSettings) -> ProxySettings:

@@ -67,10 +67,10 @@ class Registration:
             self._lock = Lock(self._path, str(os.getpid()))
         except BlockingIOError as error:
             holder = plain(error.strerror or "", 20)
-            who = "this process" if holder == str(os.getpid()) else f"process {holder or 'unknown'}"
+            holder_text = "this process" if holder == str(os.getpid()) else f"process {holder or 'unknown'}"
             raise TakenError(
-                f"{who} has already registered plugin {self._label} at {self._socket}; with two plugins of one name,"
-                " every container would be refused"
+                f"{holder_text} has already registered plugin {self._label} at {self._socket}; with two plugins of one"
+                " name, every container would be refused"
             ) from None
         except OSError:
             pass  # the folder is not writable, or does not support locks

@@ -188,7 +188,7 @@ class RuntimeUpdates:
                 outcomes += self._send_portion(portion)
         for update, reason in outcomes:
             if reason:
-                self._parts.observer.met(self.name, "update refused")
+                self._parts.observer.count_event(self.name, "update refused")
             elif self._inventory.container(update.update.container_id) is update.entry:
                 update.entry.reported.update(update.values)
         return outcomes

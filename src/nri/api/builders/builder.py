@@ -30,7 +30,7 @@ _is_collecting = False
 
 
 def collect_new_answers(collection: NewAnswers | None) -> None:
-    """Add answers that the present context creates from now on to a collection; None ends it."""
+    """Add answers that the current context creates from now on to a collection; None ends it."""
     global _is_collecting  # noqa: PLW0603 - read by every new answer
     _is_collecting = True
     _new_answers.set(collection)

@@ -56,7 +56,7 @@ def command(  # noqa: PLR0913, PLR0917 - click passes a parameter for each optio
     In containerd's file only NRI's table is changed; before the first change the file is copied to FILE.before-nri.
     For k0s and CRI-O a separate file is written, and for k3s and rke2 if their file imports it; otherwise the template
     of k3s, rke2 and microk8s is changed. In iSulad's daemon.json, enable-cri-v1 is turned on as well, because NRI does
-    not work without it. Docker Engine must be named: --runtime dockerd. If its daemon.json has no socket for plugins,
+    not work without it. Docker Engine requires --runtime dockerd. If its daemon.json has no socket for plugins,
     one is added.
 
     Before anything is written, all files are checked against the rules of the runtime's release. If the runtime would

@@ -67,7 +67,7 @@ def command(
 
     nri drift connects as a plugin that changes nothing, and the runtime reports the applied values to it. The node
     agent reports the values that the agent applied, if it runs on this machine. The admin socket of a runtime that is
-    built on this package reports which plugin applied a value. OVERWRITTEN BY is the plugin that applied the present
+    built on this package reports which plugin applied a value. OVERWRITTEN BY is the plugin that applied the current
     value. "outside NRI" means that no plugin applied it.
 
     Run it on the node, as root. The exit code is 5 if a value was overwritten, and 1 if no value could be read.

@@ -266,7 +266,7 @@ def explain(settings: Settings, container: str, state_dir: str, machine: str, po
     metavar="LABEL",
     default="config.nri/group",
     show_default=True,
-    help="The label of nodes that holds the node's group.",
+    help="The node label whose value is the node's group.",
 )
 @click.option(
     "--kubeconfig", metavar="FILE", default="", help="A kubeconfig for the API server. Default: the pod's account."
@@ -291,7 +291,7 @@ def follow(
 ) -> None:
     """Configure a plugin from the custom resource of its node, and report its state to the API server.
 
-    The resource is the first that exists of node.NAME, group.GROUP and default. It is written to PLUGIN.policy.json in
+    The resource is node.NAME, or else group.GROUP, or else default. It is written to PLUGIN.policy.json in
     --state-dir; the plugin's --config must name this file. The status of the resource shows whether the plugin accepts
     it, and the node's NodeResourceTopology shows the placements. Run it next to the plugin, which then needs no access
     to the API server.

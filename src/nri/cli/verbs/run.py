@@ -210,7 +210,7 @@ def command(settings: Settings, /, targets: tuple[str, ...], reload: bool, **fla
 
 def _run(settings: Settings, plugins: list[PluginArguments], flags: dict[str, Any], reporter: Reporter | None) -> int:
     """Run the plugins, or print the help or version that --help or --version after a plugin requests."""
-    from nri.stub.program.start import run_all, tell
+    from nri.stub.program.start import print_info, run_all
 
     arguments = stub_arguments(settings, flags)
     loaded = [
@@ -219,7 +219,7 @@ def _run(settings: Settings, plugins: list[PluginArguments], flags: dict[str, An
     ]
     info_requests = [(plugin, options) for plugin, options in loaded if options.help or options.version]
     for plugin, options in info_requests:
-        tell(plugin, options)
+        print_info(plugin, options)
     return 0 if info_requests else run_all(loaded, reporter=reporter)
 
 

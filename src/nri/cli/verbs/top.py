@@ -107,8 +107,8 @@ def _is_quit_requested(keys: int | None, wait_s: float) -> bool:
     if keys is None:
         time.sleep(wait_s)
         return False
-    until = time.monotonic() + wait_s
-    while select.select([keys], [], [], max(0.0, until - time.monotonic()))[0]:
+    deadline = time.monotonic() + wait_s
+    while select.select([keys], [], [], max(0.0, deadline - time.monotonic()))[0]:
         try:
             pressed = os.read(keys, 64)
         except OSError:  # the terminal was closed; the signal that reports this may arrive later

@@ -161,7 +161,7 @@ def show_policies(out: Output, policies: dict[str, Any]) -> None:
     ]  # fmt: skip
     out.table(columns, rows)
     if policies["error"]:
-        out.note(f"the file's present content is not used: {policies['error']}")
+        out.note(f"the file's current content is not used: {policies['error']}")
     if not rows:
         out.note(f"no policies: {policies['path'] or 'no file is configured'}")
 

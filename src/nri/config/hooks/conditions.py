@@ -65,7 +65,7 @@ class When(NamedTuple):
         return any(_is_match("command", pattern, facts.args[0], facts.budget) for pattern in self.commands)
 
     def _conditions(self, facts: Facts) -> list[Callable[[], bool]]:
-        """The present conditions except `commands`, as functions."""
+        """The current conditions except `commands`, as functions."""
         conditions: list[Callable[[], bool]] = []
         if self.always is not None:
             always = self.always

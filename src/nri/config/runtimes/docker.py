@@ -83,7 +83,7 @@ def read_tree(tree: FileTree, main: str = PATH) -> Reading:
     file = ConfigFile(main, source, content)
     keys: list[KeyPath] = []
     for key, value in content.items():
-        # dockerd takes the keys of nested tables for keys of the top level, but for some tables.
+        # dockerd takes the keys of nested tables for keys of the top level, except in some tables.
         is_flattened = isinstance(value, dict) and key not in _TABLES and not _NRI.search(key)
         keys += [(key, name) for name in value] if is_flattened else [(key,)]
     for path in keys:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nri.config.runtimes.config_file import ConfigFile
     from nri.config.runtimes.file_tree import FileTree
 
-#: The folders of units, the strongest first.
+#: The folders of units, the folder with the highest precedence first.
 _FOLDERS = (
     "/etc/systemd/system", "/run/systemd/system", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system",
     "/lib/systemd/system",

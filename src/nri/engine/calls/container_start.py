@@ -58,7 +58,7 @@ class ContainerStart:
                 raise EngineError(container.record.start_failure)
             self._domain.start(container)
             self._inventory.move_container(container, "start")
-            started_at_ns = time.time_ns()  # before the call, because the program may end during the call
+            started_at_ns = time.time_ns()  # recorded before the call, because the program may end during the call
             self._machinery.runtime(container.record.runtime_handler).start(container.id)
             self._inventory.move_container(container, "finish start", started_at_ns=started_at_ns)
         except Exception as error:

@@ -21,7 +21,7 @@ class Changes(NamedTuple):
     """The effect of new settings on a running engine.
 
     Attributes:
-        config: the settings to adopt: the new settings, with the present values of keys that require a restart.
+        config: the settings to adopt: the new settings, with the current values of keys that require a restart.
         adopted: the keys whose values change now.
         deferred: the keys whose new values require a restart.
     """

@@ -102,7 +102,7 @@ class SpaceBudget:
             layer = _open_blob(pid, blobs)
             try:
                 self.check_tree(tree, f"layer {layer}" if layer else "it", grows=True)
-            except FileNotFoundError:  # not created yet, or removed by a program that fails
+            except FileNotFoundError:  # the folder is not created yet, or was removed by a program that failed
                 return
             now = time.monotonic()
             due = now + max(_PAUSE_S, (now - began) * _PAUSES)

@@ -339,7 +339,7 @@ class ImageStore:
             self._check_complete(image)
             stack = self._stack(image)
             self._mount_counts[image.id] += 1
-        try:  # without the lock, because copying may take long
+        try:  # done without the lock, because copying may take long
             return self.snapshots.mount(stack, container_id, image.id, mapping)
         finally:
             with self._lock:
@@ -361,7 +361,7 @@ class ImageStore:
         if image.id not in self._image_by_id:
             raise NotFound("image", image.id)
         if image.id in self._half_removed:
-            raise EngineError(f"image {image.id} is only half removed. Pull it again")
+            raise EngineError(f"image {image.id} is only partly removed. Pull it again")
 
     def _stack(self, image: Image) -> Stack:
         """Return the folders with the files of an image."""

@@ -233,8 +233,8 @@ class Processes:
 
 def _wait_ended(container: ContainerEntry, within_s: float, client_gone: threading.Event | None) -> bool:
     """Wait for the end of a container, and return whether it has ended. Raises EngineError if the client has gone."""
-    until = time.monotonic() + within_s
-    while not container.exited.wait(min(_CLIENT_CHECK_S, remaining_s := max(until - time.monotonic(), 0))):
+    deadline = time.monotonic() + within_s
+    while not container.exited.wait(min(_CLIENT_CHECK_S, remaining_s := max(deadline - time.monotonic(), 0))):
         if not remaining_s:
             return False
         if client_gone and client_gone.is_set():

@@ -23,14 +23,14 @@ class Step(NamedTuple):
 
 
 class Undo:
-    """A context manager that undoes all steps if its block raises an error. `thing` names the object in errors.
+    """A context manager that undoes all steps if its block raises an error. `subject` names the object in errors.
 
     Attributes:
         reason: the message of the error, while undos run.
     """
 
-    def __init__(self, thing: str) -> None:
-        self._subject = thing
+    def __init__(self, subject: str) -> None:
+        self._subject = subject
         self.reason = ""
         self._undos: list[Step] = []
 

@@ -29,7 +29,7 @@ _RECORD_BYTES = 1 << 26
 #: The keys of the record of an attachment. The file of a pod has the record of its first network, with the records of
 #: the others in `further`, and the interface of each.
 _KEYS = {"network", "version", "plugins", "namespace", "arguments", "check"}
-#: The numbers of temporary errors when a file is read.
+#: Error numbers of temporary failures to read a file.
 _TEMPORARY = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 Json = dict[str, Any]
 _log = logging.getLogger(__name__)
@@ -85,7 +85,7 @@ class Cni:
             raise
 
     def _undo(self, pod_id: str, record: Json) -> None:
-        """Undo a failed ADD as far as possible; its error is not reported, because that of ADD comes first."""
+        """Undo a failed ADD as far as possible; its error is not reported, because the caller gets the error of ADD."""
         try:
             self._delete(pod_id, record)
         except EngineError:

@@ -143,10 +143,10 @@ def _pressure(folder: Path) -> dict[str, int]:
     numbers = {}
     for kind in ("cpu", "memory", "io"):
         for line in _text(folder / f"{kind}.pressure").splitlines():
-            who, *pairs = line.split()
+            waiters, *pairs = line.split()
             total = dict(pair.split("=", 1) for pair in pairs if "=" in pair).get("total", "")
-            if who in _WAITS and total.isdecimal():
-                numbers[f"{kind}_{_WAITS[who]}"] = int(total) * 1000
+            if waiters in _WAITS and total.isdecimal():
+                numbers[f"{kind}_{_WAITS[waiters]}"] = int(total) * 1000
     return numbers
 
 

@@ -97,7 +97,7 @@ def exec_sync(
                 return
             if killed_at_s is None:
                 kill_started(pid, pid_file)
-                killed_at_s = time.monotonic()  # not the deadline, which a suspended machine may have missed by far
+                killed_at_s = time.monotonic()  # not the deadline: a suspended machine may have missed it by far
             elif time.monotonic() - killed_at_s >= REAP_S:
                 kill_tree(pid)
                 raise ended_early()

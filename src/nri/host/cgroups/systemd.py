@@ -138,7 +138,8 @@ class SystemdUnits:
         of a slice that only exists because a unit is in it.
         """
         unit = unit_of(cgroup)
-        is_pod = unit.endswith(".slice") and "-pod" in unit  # not the slice of a QoS class, which has other pods
+        # The slice of a QoS class is not examined, because it has other pods.
+        is_pod = unit.endswith(".slice") and "-pod" in unit
         if is_pod and self._is_running and self._root.exists(f"{_OVERRIDES}/{unit}.d"):
             problem = f"{_OVERRIDES}/{unit}.d stays until the machine restarts"
             self._call(problem, problem, "RevertUnitFiles", "as", ([unit],))

@@ -279,7 +279,7 @@ class WatchStream:
         try:
             yield from self._answer.iter_bytes()
         except silence_error():
-            pass  # not a failure: the API server need not send bookmarks, and a dead connection fails when resumed
+            pass  # no failure: the API server need not send bookmarks, and a dead connection fails when resumed
 
     def cut(self) -> None:
         """End the watch from another thread."""

@@ -128,10 +128,10 @@ class ObjectReader:
             return Event(_known_type(line.event_type), _head_object(line), problem=line.reason)
         event_type, content = self._split(line)
         if _known_type(event_type) in ("BOOKMARK", "ERROR"):
-            thing = _json_object(_decode(content), "the event's object")
+            obj = _json_object(_decode(content), "the event's object")
             if event_type == "BOOKMARK":
-                version_of(thing)
-            return Event(event_type, thing)
+                version_of(obj)
+            return Event(event_type, obj)
         try:
             value, size = self._decode(content)
         except TooCostly as error:
@@ -178,15 +178,15 @@ def status_of(status: Object) -> tuple[int, str, float]:
     return code if isinstance(code, int) else 0, reason, after_s
 
 
-def key_of(thing: Object) -> tuple[str, str]:
+def key_of(obj: Object) -> tuple[str, str]:
     """Return the namespace and the name of an object."""
-    meta = thing["metadata"]
+    meta = obj["metadata"]
     return str(meta.get("namespace") or ""), meta["name"]
 
 
-def version_of(thing: Object) -> str:
+def version_of(obj: Object) -> str:
     """Return the version of an object."""
-    version = _json_object(thing.get("metadata"), "the object's metadata").get("resourceVersion")
+    version = _json_object(obj.get("metadata"), "the object's metadata").get("resourceVersion")
     if not isinstance(version, str) or not version:
         raise ValueError("an object has no version")
     return version

@@ -340,7 +340,7 @@ def _node_problems(edits: Edits, path: Path) -> Iterator[_Problem]:
         if node.permissions != NO_PERMISSIONS and node.permissions.strip("rwm"):
             yield _Problem(
                 (*path, place, "permissions"),
-                f'"{node.permissions}" are not permissions',
+                f'"{node.permissions}" is not a combination of r, w and m',
                 "write a combination of r, w and m, or none",
             )
         if isinstance(node.fileMode, str):

@@ -198,7 +198,7 @@ class BalloonSet:
                 part.cpus = cpus
             raise
         balloon.cpus = masks.union(component.cpus for component in balloon.components)
-        if self._choices.freed_cpus_are_shared:  # only now the balloon's location is known
+        if self._choices.freed_cpus_are_shared:  # the balloon's location is only known now
             self.pins.repin(self.share_idle(self.free, 0))
         self.pins.repin([balloon])
 

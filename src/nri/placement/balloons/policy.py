@@ -125,7 +125,7 @@ class Balloons(PersistentPolicy):
         if not self.choices.balloons_follow_resizes:
             if not container.resizes(before, requests, self.choices):
                 self._changes.repeat(container_id, container.shares)
-        elif balloon is None:  # not placed, but may be placed after a change of the configuration
+        elif balloon is None:  # the container is not placed, but may be after a change of the configuration
             container.requests = requests
         elif before == requests:
             self._changes.repeat(container_id)

@@ -121,7 +121,7 @@ class Preferences:
     """Which CPUs a balloon prefers.
 
     Attributes:
-        balancing: take CPUs where most are free, not where fewest are.
+        balancing: take CPUs from the part with the most free CPUs; otherwise from the part with the fewest.
         spread: take one thread of each core first.
         close: names of devices to be near to, the most important first.
         avoided: names of devices to be far from, the most important first.
@@ -154,14 +154,14 @@ class TreeAllocator:
             raise ValueError(f"{abs(delta)} CPUs requested, but only {source.bit_count()} available")
         if source.bit_count() == abs(delta):
             return (free, 0) if delta > 0 else (0, current)
-        return self._with_loads(current, free, delta)
+        return self._resize_with_loads(current, free, delta)
 
-    def _with_loads(self, current: int, free: int, delta: int) -> tuple[int, int]:
+    def _resize_with_loads(self, current: int, free: int, delta: int) -> tuple[int, int]:
         """Take CPUs one by one if each of these CPUs changes the CPUs of a load."""
         if not self.preferences.loads:
-            return self._with_devices(current, free, delta)
-        self._load(current)
-        add, remove = self._with_devices(current, free, delta)
+            return self._resize_with_devices(current, free, delta)
+        self._update_load_devices(current)
+        add, remove = self._resize_with_devices(current, free, delta)
         if delta <= 0 or add.bit_count() < delta:
             return add, remove
         added = 0
@@ -171,17 +171,17 @@ class TreeAllocator:
                 return added | add, remove
             current |= added
             free &= ~current
-            self._load(current)
-            add, remove = self._with_devices(current, free, 1)
+            self._update_load_devices(current)
+            add, remove = self._resize_with_devices(current, free, 1)
             if not add:
                 return added, remove
 
-    def _load(self, current: int) -> None:
+    def _update_load_devices(self, current: int) -> None:
         for name, loaded_cpus in self.preferences.loads.items():
             before = self.preferences.devices.get(name, [0])[0]
             self.preferences.devices[name] = [before | loaded_cpus(current)]
 
-    def _with_devices(self, current: int, free: int, delta: int) -> tuple[int, int]:
+    def _resize_with_devices(self, current: int, free: int, delta: int) -> tuple[int, int]:
         devices = self.preferences.devices
         sets = [devices[name] for name in self.preferences.close if devices.get(name)]
         sets += [[free & ~cpus] for name in self.preferences.avoided for cpus in devices.get(name, ())]
@@ -195,7 +195,7 @@ class TreeAllocator:
         return self._release_farthest(sets, current, free, delta)
 
     def _release_farthest(self, sets: list[list[int]], current: int, free: int, delta: int) -> tuple[int, int]:
-        """Release the CPUs near the fewest devices; of a set of equal CPUs release as many as needed."""
+        """Release the CPUs near the fewest devices. Of CPUs near equally many devices, release as many as needed."""
         weights = dict.fromkeys(masks.members(current), 0)
         for place, alternatives in enumerate(sets):
             for cpus in alternatives:
@@ -213,13 +213,13 @@ class TreeAllocator:
 
     def _one_at_a_time(self, current: int, free: int, delta: int) -> tuple[int, int]:
         if delta > 0:
-            add, remove = self._local(current, free, delta)
+            add, remove = self._resize_in_one_node(current, free, delta)
             if not self.preferences.spread or add.bit_count() == delta:
                 return add, remove
             return self._one_by_one(current, free, delta), remove
         released = 0
         for _ in range(-delta):
-            _, one = self._local(current, free, -1)
+            _, one = self._resize_in_one_node(current, free, -1)
             released |= one
             current &= ~one
             free |= one
@@ -228,13 +228,13 @@ class TreeAllocator:
     def _one_by_one(self, current: int, free: int, delta: int) -> int:
         added = 0
         for _ in range(delta):
-            one, _ = self._local(current, free, 1)
+            one, _ = self._resize_in_one_node(current, free, 1)
             added |= one
             current |= one
             free &= ~one
         return added
 
-    def _local(self, current: int, free: int, delta: int) -> tuple[int, int]:
+    def _resize_in_one_node(self, current: int, free: int, delta: int) -> tuple[int, int]:
         """The deepest node with enough CPUs: to grow, the node with most CPUs of `current`; to shrink, with fewest."""
         source, number = (free, delta) if delta > 0 else (current, -delta)
         places: list[Node] = []

@@ -82,26 +82,26 @@ def _slice_name(driver: str, node: str, number: int) -> str:
     return name if len(name) <= _MAX_NAME else f"{hashlib.sha256(node.encode()).hexdigest()[:32]}-{driver}-{number}"
 
 
-def generation_of(thing: Object) -> int:
+def generation_of(obj: Object) -> int:
     """The pool's generation in a slice, or 0 if it is not a number."""
-    pool = table(table(thing.get("spec")).get("pool"))
+    pool = table(table(obj.get("spec")).get("pool"))
     generation = pool.get("generation")
     return generation if isinstance(generation, int) else 0
 
 
 def are_published(expected_slices: list[Object], existing: Mapping[str, Object]) -> bool:
     """Whether all expected slices exist with the same devices and with one generation, the highest of all."""
-    present = [existing.get(thing["metadata"]["name"]) for thing in expected_slices]
+    present = [existing.get(obj["metadata"]["name"]) for obj in expected_slices]
     newest = max(map(generation_of, existing.values()), default=0)
     return all(
-        thing is not None and generation_of(thing) == newest and _content(thing) == _content(expected)
-        for thing, expected in zip(present, expected_slices, strict=True)
+        obj is not None and generation_of(obj) == newest and _content(obj) == _content(expected)
+        for obj, expected in zip(present, expected_slices, strict=True)
     )
 
 
-def _content(thing: Object) -> Any:
+def _content(obj: Object) -> Any:
     """The parts of a slice that this driver decides, without fields that the API server adds."""
-    spec = table(thing.get("spec"))
+    spec = table(obj.get("spec"))
     pool, listed = table(spec.get("pool")), spec.get("devices")
     named = [(table(device).get("name"), table(device).get("attributes")) for device in listed or ()]
     return spec.get("driver"), spec.get("nodeName"), pool.get("name"), pool.get("resourceSliceCount"), named
@@ -166,13 +166,13 @@ class Publisher:
         """Write all slices. The node owns them, so that they are deleted with it."""
         uid = self._api.get(NODES, NODES.cluster_object_path(self._node))["metadata"].get("uid", "")
         owner = {"apiVersion": "v1", "kind": "Node", "name": self._node, "uid": uid}
-        for thing in slices(self._driver, self._node, self._devices, generation):
-            name = thing["metadata"]["name"]
-            document = {**thing, "metadata": {"name": name, "ownerReferences": [owner]}}
+        for obj in slices(self._driver, self._node, self._devices, generation):
+            name = obj["metadata"]["name"]
+            document = {**obj, "metadata": {"name": name, "ownerReferences": [owner]}}
             self._api.patch(
                 f"apply {RESOURCE_SLICES} {name}", RESOURCE_SLICES.cluster_object_path(name), document, self._driver
             )
 
     def _replace_existing(self, existing: Mapping[Key, Object]) -> None:
-        self._existing = {key[-1]: thing for key, thing in existing.items()}
+        self._existing = {key[-1]: obj for key, obj in existing.items()}
         self._is_checked = False

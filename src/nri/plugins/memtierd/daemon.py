@@ -71,7 +71,7 @@ class Daemon:
             try:
                 write_whole(os.path.join(folder, PID), f"{pid}\n".encode(), 0o400, sync=False)
             except OSError:
-                os.kill(pid, signal.SIGKILL)  # without a pid file no later plugin would find it
+                os.kill(pid, signal.SIGKILL)  # without a pid file, no later plugin would find the process
                 os.waitpid(pid, 0)
                 raise
         except (OSError, ValueError) as error:

@@ -49,7 +49,7 @@ def encode_answer(event: str, result: Any, call: Call, runtime: RuntimeHandle) -
     Args:
         event: the RPC name, one of `REPLY_FIELDS`.
         result: the handler's return value, not None.
-        call: the present request.
+        call: the current request.
         runtime: receives the evictions for which the reply has no field.
     """
     adjust_number, sets_check = REPLY_FIELDS[event][0], runtime.sets_check

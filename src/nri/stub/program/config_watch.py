@@ -34,7 +34,7 @@ class ConfigWatch:
         file: the path of the file, which is read together with the runtime's configuration.
         plugin_flags: the flags that the plugin's class defines, which override the file.
         runtime_text: returns the runtime's latest configuration text.
-        session: returns the present session, or None without a connection.
+        session: returns the current session, or None without a connection.
         stop: ends the watch.
     """
 

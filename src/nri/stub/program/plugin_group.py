@@ -66,7 +66,7 @@ class PluginGroup:
 
         from nri.stub.support import logs
 
-        logs.set_up_as_chosen()  # before the threads start, because several threads may log their first line at once
+        logs.set_up_as_chosen()  # before the threads start, because they may log their first lines at once
         self._stop.listen()
         try:
             first, *other_programs = self._programs
@@ -79,7 +79,7 @@ class PluginGroup:
             self._serve(first)
             for thread in threads:
                 while thread.is_alive():
-                    thread.join(_SIGNAL_CHECK_S)  # not forever: a signal just before `join` does not interrupt it
+                    thread.join(_SIGNAL_CHECK_S)  # a signal just before `join` does not interrupt it
         finally:
             notify_systemd("STOPPING=1")
             stop_loop()

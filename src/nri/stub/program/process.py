@@ -248,7 +248,7 @@ class Program:
 
     def _configure(self, text: str) -> None:
         before, self._runtime_text = self._runtime_text, text
-        watch = self._new_config_watch()  # before the file is read, so that no change in between is missed
+        watch = self._new_config_watch()  # taken before the file is read, so that no change in between is missed
         try:
             settings.apply(self.plugin, text, self.options.config, self.options.own)
         except ConfigError as error:

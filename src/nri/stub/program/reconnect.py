@@ -121,7 +121,7 @@ class Reconnect:
     def delay_s(self) -> float:
         """The pause before the next connection, in seconds. It grows with every connection that was not good."""
         if self._backoff is None:
-            from nri.backoff import Backoff  # not at the top, because a start does not need it
+            from nri.backoff import Backoff  # imported here, because a start does not need it
 
             self._backoff = Backoff()
         return max(MIN_PAUSE_S, self._backoff.ended())
@@ -129,8 +129,8 @@ class Reconnect:
     def pause(self, delay_s: float) -> None:
         """Wait for `delay_s`, or until there is another socket at the path."""
         before = _identity(self._path)
-        until = monotonic() + delay_s
-        while not self._stop and (left_s := until - monotonic()) > 0:
+        deadline = monotonic() + delay_s
+        while not self._stop and (left_s := deadline - monotonic()) > 0:
             self._stop.wait(min(left_s, CHECK_INTERVAL_S))
             if _identity(self._path) not in (before, None):
                 return

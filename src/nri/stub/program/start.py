@@ -33,12 +33,12 @@ def main(plugin_class: type[PluginBase], arguments: Sequence[str]) -> int:
         sys.stderr.write(f"error: {error}\n")
         return 2
     if options.help or options.version:
-        tell(plugin_class, options)
+        print_info(plugin_class, options)
         return 0
     return run(plugin_class, options)
 
 
-def tell(plugin_class: type[PluginBase], options: Options) -> None:
+def print_info(plugin_class: type[PluginBase], options: Options) -> None:
     """Print the help or the versions, as the options request."""
     if options.version and not options.help:
         sys.stdout.write(_versions(plugin_class))

@@ -60,7 +60,7 @@ class Background:
         self._stop: Any = None
         self._threads: list[Any] = []
         #: The locks of methods, held during a call.
-        self._turns: dict[str, Any] = {}
+        self._call_locks: dict[str, Any] = {}
 
     def start(self) -> None:
         """Start all marked methods. Calling it again has no effect."""
@@ -73,13 +73,13 @@ class Background:
 
         self._stop = threading.Event()
         for name in names:
-            turn = self._turns[name] = allocate_lock()
-            turn.acquire()  # so that `tick` waits for the first call
-            thread = threading.Thread(target=self._run, args=(name, turn), name=f"nri-every-{name}", daemon=True)
+            call_lock = self._call_locks[name] = allocate_lock()
+            call_lock.acquire()  # so that `tick` waits for the first call
+            thread = threading.Thread(target=self._run, args=(name, call_lock), name=f"nri-every-{name}", daemon=True)
             thread.start()
             self._threads.append(thread)
 
-    def _run(self, name: str, turn: Any) -> None:
+    def _run(self, name: str, call_lock: Any) -> None:
         method = getattr(self._plugin, name)
         interval_s = method._nri_every_s
         while True:
@@ -94,10 +94,10 @@ class Background:
                     self._exited(error)
                 return
             finally:
-                turn.release()
+                call_lock.release()
             if self._stop.wait(interval_s):
                 return
-            turn.acquire()
+            call_lock.acquire()
 
     def tick(self) -> None:
         """Call every marked method once in this thread, after running calls have ended. For tests.
@@ -105,14 +105,14 @@ class Background:
         Exceptions of the methods are raised. Without a connection no method is called.
         """
         for name in background_methods(type(self._plugin)):
-            turn = self._turns.setdefault(name, allocate_lock())
-            if not turn.acquire(timeout=TICK_TIMEOUT_S):
+            call_lock = self._call_locks.setdefault(name, allocate_lock())
+            if not call_lock.acquire(timeout=TICK_TIMEOUT_S):
                 raise NriError(f"{name} cannot be called: a call of it has been running for {TICK_TIMEOUT_S:g} s")
             try:
                 if self._plugin.runtime.connected:
                     _call(name, getattr(self._plugin, name))
             finally:
-                turn.release()
+                call_lock.release()
 
     def stop(self, timeout_s: float = 2.0) -> None:
         """Stop all methods, and wait at most `timeout_s` for each thread."""

@@ -29,7 +29,7 @@ _serials = count(1)
 
 
 class Reporting:
-    """The reporting of a connection. Requests arrive one at a time, so the present request is stored in attributes.
+    """The reporting of a connection. Requests arrive one at a time, so the current request is stored in attributes.
 
     Args:
         reporter: called with the steps.

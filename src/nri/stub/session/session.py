@@ -207,7 +207,7 @@ class Session:
             raise raised
 
     def stop(self) -> None:
-        """End after the reply to the present request. Safe in signal handlers and in any thread."""
+        """End after the reply to the current request. Safe in signal handlers and in any thread."""
         self._endpoint.finish()
 
     def reconfigure(self, apply: Callable[[], None]) -> None:

@@ -206,19 +206,21 @@ def _check_marks(cls: type, name: str, value: Any, function: Any) -> None:
         raise TypeError(f"{cls.__name__}.{name} is marked with nri.when, which filters pods, but it handles no pod")
     if not (hasattr(function, "_nri_every_s") or hasattr(value, "_nri_every_s")):
         return
-    who = f"{cls.__name__}.{name} is marked with nri.every, which calls it without arguments"
+    marked_text = f"{cls.__name__}.{name} is marked with nri.every, which calls it without arguments"
     if name in ARGUMENTS:
-        raise TypeError(f"{who}, but it handles an event: mark another method")
+        raise TypeError(f"{marked_text}, but it handles an event: mark another method")
     code: CodeType | None = getattr(function, "__code__", None)
     if code is None:
         return
     if code.co_flags & _GENERATOR_FLAGS:
-        raise TypeError(f"{who}, but it contains yield, so that a call does not run it")
+        raise TypeError(f"{marked_text}, but it contains yield, so that a call does not run it")
     first = 0 if isinstance(value, staticmethod) else 1
     required = code.co_varnames[first : code.co_argcount - len(getattr(function, "__defaults__", None) or ())]
     if required or _required_keywords(code, cls, name):
         names = ", ".join(required) or "keywords"
-        raise TypeError(f"{who}, but it requires {names}; self.state has the pods and containers if mirror = True")
+        raise TypeError(
+            f"{marked_text}, but it requires {names}; self.state has the pods and containers if mirror = True"
+        )
 
 
 def _check_tables(cls: type) -> None:

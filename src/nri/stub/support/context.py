@@ -1,4 +1,4 @@
-"""The present request of a handler: event, pod, container, deadline.
+"""The current request of a handler: event, pod, container, deadline.
 
 It is a context variable, so that every thread has its own, and coroutines keep it in the loop's thread.
 """
@@ -36,5 +36,5 @@ class Call:
         self.finished = False
 
 
-#: The present call, or None outside handlers.
+#: The current call, or None outside handlers.
 current: ContextVar[Call | None] = ContextVar("nri_call", default=None)

@@ -135,9 +135,9 @@ class _Answers:
         now, before = _bytes(adjustment.message), self._bytes
         is_repeated, self._last_adjustment, self._bytes = adjustment is self._last_adjustment, adjustment, now
         if is_repeated and now != before:
-            who = _handler_text(self._handler, self._method)
+            caller = _handler_text(self._handler, self._method)
             return (
-                f"{who} returns the Adjustment of the previous container again, so that its settings also apply to "
+                f"{caller} returns the Adjustment of the previous container again, so that its settings also apply to "
                 "this container: create a new nri.Adjustment() for each container"
             )
         return ""
@@ -158,13 +158,13 @@ def _forgotten_answers(handler: Callable[..., Any], method: str, result: Any, cr
         return ""
     kind = type(dropped[0]).__name__.removeprefix("Container")
     what = f"{len(dropped)} answers, the first an {kind}," if len(dropped) > 1 else f"an {kind},"
-    who = _handler_text(handler, method)
+    caller = _handler_text(handler, method)
     if method in _ANSWERS and not (kind == "Adjustment" and method != "create_container"):
         step = "return it" if len(dropped) == 1 else "return them in one list"
         returned = "returns nothing" if result is None else "returns another answer"
-        return f"{who} creates {what} but {returned}: {step}"
+        return f"{caller} creates {what} but {returned}: {step}"
     step = "containers are adjusted in create_container" if kind == "Adjustment" else "request it with self.runtime"
-    return f"{who} creates {what} which has no effect: {step}"
+    return f"{caller} creates {what} which has no effect: {step}"
 
 
 def _has_effect(message: Any) -> bool:
@@ -228,14 +228,14 @@ def _handler_text(handler: Any, method: str) -> str:
 
 
 def _explain(handler: Any, method: str, path: str, before: Message, after: Message) -> str:
-    who = _handler_text(handler, method)
+    caller = _handler_text(handler, method)
     path_names, key, was, now = _difference(before, after)
     field = ".".join((path, *path_names))
     if key is not None and was is None and not now:  # an entry of a map that reading has created
         read = f"{field}[{key!r}]"
-        return f"{who} reads {read}, which does not exist: protobuf then inserts {now!r}; write {field}.get({key!r})"
+        return f"{caller} reads {read}, which does not exist: protobuf then inserts {now!r}; write {field}.get({key!r})"
     what = field if key is None else f"{field}[{key!r}]"
-    return f"{who} changes {what} of the request's message, which has no effect: {_advice(method, path_names)}"
+    return f"{caller} changes {what} of the request's message, which has no effect: {_advice(method, path_names)}"
 
 
 def _difference(before: Any, after: Any) -> tuple[list[str], Any, Any, Any]:

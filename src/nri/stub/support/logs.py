@@ -1,4 +1,4 @@
-"""Log with the pod and container of the present request on every line; imported with the first line.
+"""Log with the pod and container of the current request on every line; imported with the first line.
 
 A program logs to stderr, a pre-installed plugin to syslog, because it has no stderr; `log_file` overrides both.
 """
@@ -21,7 +21,7 @@ EACH_LINE = {"each_line": True}
 
 
 class _Adapter(logging.LoggerAdapter):  # type: ignore[type-arg]
-    """An adapter that adds the present pod and container to the text, and as fields for formatters."""
+    """An adapter that adds the current pod and container to the text, and as fields for formatters."""
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
         call = context.current.get()

@@ -68,11 +68,11 @@ def _split(text: str) -> tuple[str, str]:
     match = _INDEXED.fullmatch(text)
     if match:
         return match["index"], match["rest"]
-    wrong = re.fullmatch(r"([0-9]+)=(.+)", text, re.DOTALL)
-    if wrong and not os.path.exists(text):
-        raise ConfigError(text, "", f'invalid plugin index "{wrong[1]}", must be 2 digits: write NN={wrong[2]}')
-    named = _NAMED.fullmatch(os.path.basename(text))
-    return (named["index"] if named else ""), text
+    invalid = re.fullmatch(r"([0-9]+)=(.+)", text, re.DOTALL)
+    if invalid and not os.path.exists(text):
+        raise ConfigError(text, "", f'invalid plugin index "{invalid[1]}", must be 2 digits: write NN={invalid[2]}')
+    name_match = _NAMED.fullmatch(os.path.basename(text))
+    return (name_match["index"] if name_match else ""), text
 
 
 def _fill_indices(indices: list[str]) -> list[str]:
@@ -103,9 +103,7 @@ def _sources(configs: Sequence[str], indices: list[str]) -> dict[str, Source]:
     for text in configs:
         match = _INDEXED.fullmatch(text)
         if match is None:
-            raise ConfigError(
-                f"--config {text}", "", 'the index of a plugin and a file are expected, for example "20=pin.yaml"'
-            )
+            raise ConfigError(f"--config {text}", "", 'expected an index and a file, for example "20=pin.yaml"')
         index = match["index"]
         if index not in indices:
             raise ConfigError(f"--config {index}=...", "", f"no plugin has this index. Indices: {', '.join(indices)}")
@@ -129,5 +127,5 @@ def shared_indices(plugins: Sequence[TrialPlugin]) -> list[str]:
 
 def name_in(target: str) -> str | None:
     """The name in a file name ``NN-name``. Returns None for other file names."""
-    named = _NAMED.fullmatch(os.path.basename(target.partition(":")[0]).removesuffix(".py"))
-    return named["name"] if named else None
+    name_match = _NAMED.fullmatch(os.path.basename(target.partition(":")[0]).removesuffix(".py"))
+    return name_match["name"] if name_match else None

@@ -179,9 +179,9 @@ class Trial:
 
     def _wait_until_idle(self, timeout_s: float) -> None:
         """Wait until all requests of plugins are answered, and no further request arrives for a moment."""
-        until = monotonic() + timeout_s
+        deadline = monotonic() + timeout_s
         request_count, since = -1, monotonic()
-        while monotonic() < until:
+        while monotonic() < deadline:
             present_count = len(self._runtime.updates) + len(self._runtime.evictions)
             if present_count != request_count or any(plugin.runtime.outstanding for plugin in self._plugins):
                 request_count, since = present_count, monotonic()

@@ -159,7 +159,7 @@ class Server:
             try:
                 if full:
                     raise RpcError(Code.RESOURCE_EXHAUSTED, "too many streams are open")
-                thread.start()  # with the lock held: `stop` joins threads, which must have started
+                thread.start()  # started with the lock held, because `stop` joins threads, which must have started
                 self.streams.add(thread)
             except BaseException:
                 stream.forget()

@@ -470,7 +470,7 @@ def test_a_failed_deferred_update_is_logged_and_the_next_container_is_served(
 
 
 def test_hastening_an_unknown_container_does_nothing(node: Node) -> None:
-    parts_of(node.adaptation).deferred_updates.hasten("unknown")
+    parts_of(node.adaptation).deferred_updates.hand_over_soon("unknown")
     assert parts_of(node.adaptation).deferred_updates.waiting == {}
 
 

@@ -98,7 +98,7 @@ def test_an_exception_is_logged_and_housekeeping_continues(caplog: pytest.LogCap
             registry.reap = broken  # type: ignore[method-assign]
             wait_for(lambda: len(calls) >= 2, "it looked again")
         del registry.reap
-    assert "failed to apply a change of the policy completely" in caplog.text
+    assert "failed to apply a changed policy completely" in caplog.text
 
 
 def test_housekeeping_ends_with_the_runtime() -> None:

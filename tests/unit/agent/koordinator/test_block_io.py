@@ -304,7 +304,7 @@ def test_latencies_of_the_root_cgroup_are_set_and_disabled(tmp_path: Path) -> No
     for source in (spec, {}):
         strategies = NodeSlo(PARTS)
         strategies.take({"spec": source})
-        assert loop.wants(strategies)
+        assert loop.is_needed(strategies)
         sample = Sample(0.0, 8, None, None, None, {})
         moment = Round(world.parts, strategies, [], sample, read_topology(world.root))
         loop.round(moment)

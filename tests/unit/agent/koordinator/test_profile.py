@@ -37,7 +37,7 @@ def test_a_strategy_declares_what_the_timer_requires(row: object) -> None:
     assert created.name == row.name  # type: ignore[attr-defined]
     assert created.key == row.key  # type: ignore[attr-defined]
     assert created.interval_s >= 0 and created.samples is not None
-    assert callable(created.wants) and callable(created.round)
+    assert callable(created.is_needed) and callable(created.round)
     assert Round.__doc__
 
 

@@ -175,10 +175,10 @@ def test_a_class_has_its_schemata_and_threads_and_is_reset_when_disabled(tmp_pat
     loop.round(moment)
     assert moment.groups[-1] == Resctrl("BE", "L3:0=3;1=3;\nMB:0=40;1=40;\n", (100,))
     off = moment_of(world, {})
-    assert loop.wants(off.rules)
+    assert loop.is_needed(off.rules)
     loop.round(off)
     assert [group.schemata for group in off.groups] == ["L3:0=f;1=f;\nMB:0=100;1=100;\n"] * 3
-    assert not loop.wants(off.rules)
+    assert not loop.is_needed(off.rules)
 
 
 def test_an_obsolete_group_of_a_killed_agent_is_reset(tmp_path: Path) -> None:

@@ -21,12 +21,12 @@ from tests.unit.agent.transports.standalone.test_pods import pod
 class EachTime:
     """A strategy that keeps the samples of its rounds."""
 
-    name, key, interval_s, samples, prompt = "EachTime", "", 0.0, SampledCgroups.PODS, False
+    name, key, interval_s, samples, runs_on_pod_changes = "EachTime", "", 0.0, SampledCgroups.PODS, False
 
     def __init__(self, _settings: AgentSettings, _names: Sequence[str]) -> None:
         self.seen: list[Sample] = []
 
-    def wants(self, rules: Any) -> bool:
+    def is_needed(self, rules: Any) -> bool:
         return True
 
     def round(self, moment: Round[Any]) -> None:
@@ -34,7 +34,7 @@ class EachTime:
 
 
 class Seldom(EachTime):
-    name, interval_s, samples, prompt = "Seldom", 5.0, SampledCgroups.CONTAINERS, True
+    name, interval_s, samples, runs_on_pod_changes = "Seldom", 5.0, SampledCgroups.CONTAINERS, True
 
 
 def loops_of(world: LoopWorld) -> tuple[Loops, EachTime, EachTime]:

@@ -70,7 +70,9 @@ def test_an_agent_without_visible_processes_of_offline_pods_reports_an_error(tmp
         if file.name in ("cgroup.procs", "tasks"):
             file.write_text("0\n0\n")  # as in another pid namespace
     world.loop()
-    assert world.loops.errors == ["dynCache: no process of an offline pod is visible; an agent in a pod needs hostPID"]
+    assert world.loops.errors == [
+        "dynCache: no process of an offline pod is visible; an agent in a pod requires hostPID"
+    ]
 
 
 def test_groups_are_removed_when_the_service_is_disabled(tmp_path: Path) -> None:

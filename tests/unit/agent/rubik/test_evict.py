@@ -12,7 +12,7 @@ from nri.agent.rubik.cpu_evict import Window
 from nri.agent.rubik.evict import Cooldown, Sample
 from nri.agent.rubik.memory_evict import memory_percent
 from nri.agent.rubik.pods import PREEMPTIBLE
-from nri.agent.rubik.psi import pressed
+from nri.agent.rubik.psi import resource_under_pressure
 from nri.agent.rubik.service import Ticks
 from tests.support.host_trees import TOP, write_files
 from tests.support.rubik_world import RubikWorld, pod
@@ -279,8 +279,8 @@ def test_usage_comes_from_the_last_two_samples() -> None:
 
 def test_the_first_pressed_resource_of_the_configuration_is_chosen() -> None:
     avg10 = {"io": [9.0], "memory": [4.0, 6.0], "cpu": [5.0]}
-    assert pressed(["cpu", "memory", "io"], avg10, 5.0) == "memory"
-    assert pressed(["cpu"], avg10, 5.0) == ""
+    assert resource_under_pressure(["cpu", "memory", "io"], avg10, 5.0) == "memory"
+    assert resource_under_pressure(["cpu"], avg10, 5.0) == ""
 
 
 def test_a_window_averages_its_readings_and_needs_two_of_them() -> None:

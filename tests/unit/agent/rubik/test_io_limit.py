@@ -105,7 +105,7 @@ def test_an_invalid_row_affects_no_other_row_and_keeps_the_disks_last_valid_limi
     for _ in range(2):
         world.loop()
         assert (world.text(world.app(a), READ), world.text(world.app(b), READ)) == ("8:16 7", "8:0 6")
-    assert "is not a number of 64 bits" in world.loops.health()[1]
+    assert "is not a 64-bit number" in world.loops.health()[1]
     world.configure()
     world.loop()
     (service,) = world.loops.loops
@@ -131,7 +131,7 @@ def test_a_row_without_a_block_device_is_an_error_with_the_device(device: str) -
 def test_a_row_without_a_number_is_reported_and_the_disk_keeps_its_limit(value: str) -> None:
     actual = limits_of(("8:0", value), ("/dev/nvme0n1", "6"), key="device_write_iops")
     assert (actual.limits, actual.unclear) == ({"io.write_iops": {"259:300": 6}}, {"io.write_iops": {"8:0"}})
-    assert actual.problems == [f"device_write_iops: {value!r} of '8:0' is not a number of 64 bits"]
+    assert actual.problems == [f"device_write_iops: {value!r} of '8:0' is not a 64-bit number"]
     with pytest.raises(ValueError, match=r"blkio-limit: device_write_iops: .* is not a number"):
         io_limit.check({ANNOTATION: json.dumps({"device_write_iops": [{"device": "8:0", "value": value}]})})
 

@@ -111,7 +111,7 @@ def test_a_failed_service_does_not_prevent_another_from_restoring_quotas_at_the_
     world.loop(3)
     assert world.quota(world.app(a)) > 100_000
     (cpi,) = (loop for loop in world.loops.loops if loop.name == "cpi")
-    cpi.wants = lambda rules: True  # type: ignore[method-assign]
+    cpi.is_needed = lambda rules: True  # type: ignore[method-assign]
     cpi.round = lambda created: 1 / 0  # type: ignore[assignment, method-assign, return-value]
     world.loops.start()
     world.loops.stop()

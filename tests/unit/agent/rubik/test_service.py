@@ -36,13 +36,13 @@ def test_a_service_without_a_round_method_cannot_be_created() -> None:
 
 def test_the_file_enables_a_service_and_a_changed_block_is_applied_once() -> None:
     service, rules = Told(AgentSettings(), []), PROFILE.strategy_rules()
-    assert not service.wants(rules)
+    assert not service.is_needed(rules)
     for interval in (10, 10, 20):
         rules.take({"agent": {"enabledFeatures": ["psi"]}, "psi": {"resource": ["cpu"], "interval": interval}})
-        assert service.wants(rules) and service.block.interval == interval
+        assert service.is_needed(rules) and service.block.interval == interval
     assert (service.heard, service.interval_s) == (2, 0.0)
     rules.take(None)
-    assert not service.wants(rules) and service.block is None
+    assert not service.is_needed(rules) and service.block is None
 
 
 def test_time_is_in_nanoseconds_and_io_wait_counts_as_in_use() -> None:
@@ -74,7 +74,7 @@ def test_every_service_reports_its_next_decision_and_its_state(tmp_path: Path) -
     assert all(0 <= row["in_s"] <= row["every_s"] for row in message.values())
     assert [name for name, row in message.items() if row["preview"]] == ["memoryevict"]
     assert message["quotaTurbo"]["state"] == (
-        "the node uses 90 %, quotas rise below 80 % and fall at 60 % or more; 1 container"
+        "the node's CPU usage is 90 %, quotas rise below 80 % and fall at 60 % or more; 1 container"
     )
     assert message["dynMemory"]["state"].startswith("memory.high is 81920 MiB")
     assert message["cpuevict"]["state"].startswith(

@@ -212,7 +212,7 @@ def test_a_container_without_changes_is_reported():
     [
         ("", "", ["no policies: no file is configured"]),
         ("/p.toml", "", ["no policies: /p.toml"]),
-        ("/p.toml", "line 3", ["the file's present content is not used: line 3", "no policies: /p.toml"]),
+        ("/p.toml", "line 3", ["the file's current content is not used: line 3", "no policies: /p.toml"]),
     ],
 )
 def test_without_a_policy_the_reason_is_shown(path, error, notes):

@@ -104,7 +104,7 @@ def test_a_text_is_parsed_for_both_versions(name: str, text: str, value: object)
     [("cpu.shares", ""), ("cpu.shares", "max"), ("cpuset.cpus", "x"), ("io.read_bps", "8:0 5"), ("io.cost_qos", "x")],
 )
 def test_an_invalid_text_is_refused(name: str, text: str) -> None:
-    with pytest.raises(ValueError, match=r"not a number|range|by device"):
+    with pytest.raises(ValueError, match=r"not a number|range|per device"):
         knob(name).parse(text)
 
 

@@ -168,9 +168,9 @@ def test_the_log_file_has_all_lines(nri_runtime: FakeRuntime, tmp_path: Path, li
 
 
 def test_the_help_shows_no_index_and_no_launch_by_the_runtime(capsys: pytest.CaptureFixture[str]) -> None:
-    from nri.stub.program.start import tell
+    from nri.stub.program.start import print_info
 
-    tell(Differ, Options())
+    print_info(Differ, Options())
     examples = capsys.readouterr().out.partition("Examples:\n")[2].partition("\n\n")[0]
     assert examples.split("  ")[1:2] == ["nri run differ"] and "nri enable" not in examples
 

@@ -177,7 +177,7 @@ def test_a_repeated_update_of_the_kubelet_replaces_the_earlier_update(world: Pro
         resources = pb.LinuxContainerResources(cpu_shares=1000, hugepage_limits=pages)
         world.cri.call("UpdateContainerResources", container_id=pod_id, linux=resources)
     assert world.proxy is not None
-    recorded = world.proxy.asked(received[0])
+    recorded = world.proxy.requested_resources(received[0])
     assert recorded is not None
     assert [(row.page_size, row.limit) for row in recorded.hugepage_limits] == [("2MB", 1 << 22)]
 

@@ -54,7 +54,7 @@ def test_a_configuration_is_passed_to_the_plugin_with_its_index(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("config", "reason"),
     [
-        ("c.yaml", "the index of a plugin and a file are expected"),
+        ("c.yaml", "expected an index and a file"),
         ("99={}", "no plugin has this index. Indices: 10, 20, 20"),
         ("20={}", "more than one plugin has this index"),
     ],

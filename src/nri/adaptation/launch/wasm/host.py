@@ -1,7 +1,7 @@
 """The functions that WebAssembly can call: the host's ``log``, and WASI preview 1 without access to the machine.
 
-WASI is wasmtime's own, without a folder, argument, variable or socket; stdout is dropped, stderr goes to a file. Two
-functions are defined here. ``poll_oneoff``, with which a plugin sleeps, ends at the call's deadline, because
+WASI comes from wasmtime. Plugins get no folder, argument, variable or socket; stdout is dropped, stderr goes to a file.
+Two functions are defined here. ``poll_oneoff``, with which a plugin sleeps, ends at the call's deadline, because
 wasmtime's own sleep cannot be interrupted. ``log`` is the host function of NRI. Neither raises an exception: wasmtime's
 Python package stores one exception for all threads, so it could be raised in the call of another plugin.
 """
@@ -51,7 +51,7 @@ class Guest(Protocol):
 
     @property
     def deadline(self) -> float:
-        """The end of the present call, in monotonic seconds."""
+        """The end of the current call, in monotonic seconds."""
 
     def sleep(self, seconds: float) -> None:
         """Wait, but no longer than the call may take."""
@@ -70,10 +70,10 @@ class _NullGuest:
     label, deadline, stderr_path = "", 0.0, os.devnull
 
     def sleep(self, seconds: float) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def write(self, data: bytes) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 def unsupported_imports(module: Any, engine: Any) -> list[str]:
@@ -120,14 +120,14 @@ def linker(engine: Any, store: Any, guest: Guest) -> Any:
     return linker_
 
 
-def _without_exceptions(name: str, function: Callable[..., int], guest: Guest, otherwise: int) -> Callable[..., int]:
+def _without_exceptions(name: str, function: Callable[..., int], guest: Guest, error_value: int) -> Callable[..., int]:
     def call(caller: Any, *arguments: int) -> int:
         try:
             memory = caller.get("memory")
             return function(guest, _Memory(memory, caller), *(argument & 0xFFFFFFFF for argument in arguments))
         except Exception as error:  # noqa: BLE001 - an exception could reach another plugin's call
             guest.write(f"the host function {name} failed: {error}\n".encode())
-            return otherwise
+            return error_value
 
     return call
 
@@ -170,7 +170,7 @@ class _Log:
 
 
 def _poll(guest: Guest, memory: _Memory, subscriptions: int, results: int, count: int, result_count: int) -> int:
-    """Wait for the first of some points in time.
+    """Wait until the first of the requested times.
 
     Waiting for anything else is an error, because a plugin has no files.
     """

@@ -181,7 +181,7 @@ class Instance:
                 raise
             except Exception as error:  # noqa: BLE001 - after any error the plugin's memory may be in any state
                 failure = self._fail(function, error)
-            except BaseException as error:  # for example the exception of a signal handler
+            except BaseException as error:  # an exception of a signal handler, for example
                 self._fail(function, error)
                 raise
             finally:
@@ -278,11 +278,11 @@ class Instance:
 
     @property
     def deadline(self) -> float:
-        """The end of the present call, in monotonic seconds."""
+        """The end of the current call, in monotonic seconds."""
         return self._deadline
 
     def sleep(self, seconds: float) -> None:
-        """Wait, but no longer than the present call may take."""
+        """Wait, but no longer than the current call may take."""
         until = monotonic() + seconds
         with self._changed:
             until = min(until, self._deadline)

@@ -143,7 +143,7 @@ class Standalone:
 
     def _wake_workers(self, *reasons: str) -> None:
         for worker in self._workers:
-            worker.poke(*reasons)
+            worker.request_run(*reasons)
 
 
 def kube_classes(parts: Parts, tally: Tally, *, force: bool) -> None:

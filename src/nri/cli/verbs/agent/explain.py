@@ -83,7 +83,7 @@ def explain(settings: Settings, /, pod: str | None, manifest: Path | None, show_
     """Explain which rule, annotation and hook set each value of a pod, and whether the value was applied.
 
     POD is NAMESPACE/NAME, a unique name, or a key from the list that is printed without POD, for example a uid. The
-    agent on this machine answers; if it runs two profiles, --profile chooses one. With --pod FILE no agent is asked:
+    agent on this machine answers; if it runs two profiles, --profile chooses one. With --pod FILE no agent is required:
     --rules, --config and --set are applied to the manifest. For changes by other plugins see nri why.
 
     The exit code is 1 if the agent does not know the pod, and 3 if no agent is running.

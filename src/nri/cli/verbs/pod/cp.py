@@ -49,16 +49,17 @@ def _parse_location(text: str) -> _Location:
     type=click.IntRange(min=1),
     default=4096,
     metavar="MIB",
-    help="The most MiB to copy from a container. Default: 4096.",
+    help="The maximum number of MiB to copy from a container. Default: 4096.",
 )
 @support.target_options(support.container_option)
 @click.pass_obj
 def cp(settings: Settings, source: str, target_path: str, max_size: int, container_name: str, target: Target) -> None:
-    """Copy a file or a folder from a container to this machine, or into a container, as kubectl cp and cp -r do.
+    """Copy a file or a folder from a container to this machine, or into a container, like kubectl cp and cp -r.
 
-    One of SOURCE and TARGET is CONTAINER:PATH; CONTAINER is named as for nri pod exec. If TARGET is an existing folder,
-    the copy is created in it. The image must contain tar. From a container, only files and folders below TARGET are
-    written; symbolic links and special files are skipped, and modes are kept without setuid and setgid.
+    One of SOURCE and TARGET is CONTAINER:PATH; CONTAINER has the same forms as in nri pod exec. If TARGET is an
+    existing folder, the copy is created in it. The image must contain tar. From a container, only files and folders
+    below TARGET are written; symbolic links and special files are skipped, and modes are kept without setuid and
+    setgid.
     """
     origin, destination = _parse_location(source), _parse_location(target_path)
     if bool(origin.container) == bool(destination.container):

@@ -60,7 +60,7 @@ def exec_(
     """Run a program in a running container, and exit with its exit code.
 
     CONTAINER is NAME, POD/NAME, NAMESPACE/POD/NAME, the beginning of an id, or a pod with one container. Options may be
-    before or after CONTAINER. All arguments from PROGRAM on, and all arguments after --, belong to the program.
+    before or after CONTAINER. PROGRAM and all arguments after it, and all arguments after --, belong to the program.
     """
     from nri.cri.pb import api_pb2 as pb
 
@@ -84,8 +84,8 @@ def exec_(
 def attach(settings: Settings, container: str, stdin: bool, tty: bool, container_name: str, target: Target) -> int:
     """Connect to the main program of a container: print its further output, and with -i pass input to it.
 
-    CONTAINER is named as for nri pod exec. Use -t if the container's manifest sets tty, and -i if it sets stdin. To
-    disconnect without stopping the program, press Ctrl-P Ctrl-Q with -t, or Ctrl-C without -t.
+    CONTAINER has the same forms as in nri pod exec. Use -t if the container's manifest sets tty, and -i if it sets
+    stdin. To disconnect without stopping the program, press Ctrl-P Ctrl-Q with -t, or Ctrl-C without -t.
     """
     from nri.cri.pb import api_pb2 as pb
 
