@@ -175,8 +175,10 @@ def serve(folder: Path) -> int:
 
     end_on_sigterm()
     (folder / "pid").write_text(f"{os.getpid()}\n")
-    # With this argument the API server calls a webhook at its pod's address: no kube-proxy runs here.
-    control_plane = ControlPlane(folder, print, ("--enable-aggregator-routing=true",), for_pods=True, port=API_PORT)
+    # By the first argument the API server calls a webhook at its pod's address: no kube-proxy runs here. By the second
+    # it accepts privileged containers, as other clusters do: the chart's patchConfig has one.
+    arguments = ("--enable-aggregator-routing=true", "--allow-privileged=true")
+    control_plane = ControlPlane(folder, print, arguments, for_pods=True, port=API_PORT)
     network = pod_network(folder)
     _set_up_network(f"{control_plane.address}/{network.prefixlen}", [str(network[10 + n]) for n in (1, 2)])
     nodes: dict[int, subprocess.Popen[bytes]] = {}
