@@ -166,7 +166,9 @@ def test_the_widest_columns_are_cut_first(
     output(color="never").table([Column(key.upper(), key) for key in row], [row])
     captured = capsys.readouterr()
     assert captured.out.splitlines() == lines
-    assert captured.err == ("" if "..." not in captured.out else f"(cut to {columns} columns; -w shows everything)\n")
+    assert captured.err == (
+        "" if "..." not in captured.out else f"(truncated to {columns} columns; -w shows everything)\n"
+    )
 
 
 def test_on_narrow_terminals_extra_columns_are_dropped_from_the_right(

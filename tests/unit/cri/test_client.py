@@ -59,9 +59,9 @@ def test_an_unknown_method_is_a_value_error(path: str) -> None:
 
 
 def test_a_missing_socket_is_an_error_with_the_option(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeUnavailable, match=r"no such file or directory\. Name .* --cri-socket"):
+    with pytest.raises(RuntimeUnavailable, match=r"no such file or directory\. Specify .* --cri-socket"):
         CriClient(str(tmp_path / "none"))
-    with pytest.raises(RuntimeUnavailable, match=r"no such file or directory\. Name .* with pods\.cri, or"):
+    with pytest.raises(RuntimeUnavailable, match=r"no such file or directory\. Specify .* with pods\.cri, or"):
         CriClient(str(tmp_path / "none"), option="pods.cri")
 
 

@@ -136,7 +136,7 @@ def test_the_plugin_socket_is_an_error(nri):
         with FakeRuntime(socket_path=f"{folder}/s"):
             result = nri("why", "--plugins", "--admin-socket", f"{folder}/s")
     assert result.returncode == 3
-    assert "/s: the server closed the connection; it may not be an admin socket; only runtimes" in result.stderr
+    assert "/s: the server closed the connection; it may not be an admin socket; an admin" in result.stderr
 
 
 @pytest.mark.parametrize("arguments", [[], ["c1", "--plugins"], ["--plugins", "--policies"]])

@@ -60,7 +60,7 @@ def test_an_unknown_key_logs_a_warning() -> None:
         ("[{new_name: a}]", "[0]: name is missing"),
         ("[{name: ''}]", "[0].name: '' is not the name of a network device"),
         ("[{name: a/b}]", "[0].name: 'a/b' is not the name"),
-        ("[{name: 'a b'}]", "no blank"),
+        ("[{name: 'a b'}]", "no space"),
         ("[{name: a, new_name: net%d}]", "[0].new_name: 'net%d' is not the name"),
         ("[{name: .}]", "[0].name: '.' is not the name"),
         ("[{name: a, new_name: sixteencharacter}]", "[0].new_name: 'sixteencharacter' is not the name"),

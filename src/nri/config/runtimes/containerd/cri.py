@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _SHIM_1 = "io.containerd.runtime.v1.linux"
 _UNTRUSTED = ("containerd", "untrusted_workload_runtime")
 _DEFAULT = ("containerd", "default_runtime")
+_CGROUPS = "/sys/fs/cgroup"
 _SNAPSHOTTERS = {"overlayfs", "native", "btrfs", "zfs", "aufs", "erofs"}
 
 
@@ -178,6 +179,8 @@ def _check_2(settings: CriSettings, rules: Rules, tree: FileTree) -> Iterator[Ob
     for name, runtime in sorted(runtimes.items()):
         path = ("containerd", "runtimes", name)
         yield from _privileges(CRI_RUNTIME, path, runtime, rules)
+        if value_at(runtime, ("cgroup_writable",), rules) and _has_cgroup_v1(tree):
+            yield Obstacle(CRI_RUNTIME, (*path, "cgroup_writable"), "cgroup_writable works on cgroup v2 only")
         kind = value_at(runtime, ("io_type",), rules)
         if kind not in (None, "", "fifo", "streaming"):
             yield Obstacle(CRI_RUNTIME, (*path, "io_type"), f'the io_type "{kind}" is not fifo or streaming')
@@ -189,6 +192,11 @@ def _check_2(settings: CriSettings, rules: Rules, tree: FileTree) -> Iterator[Ob
     server = settings.plugins.get(CRI, {})
     yield from _duration(CRI, server, "stream_idle_timeout", rules)
     yield from _streaming(CRI, server, rules)
+
+
+def _has_cgroup_v1(tree: FileTree) -> bool:
+    """Whether the node has cgroup v1. False if its /sys is not visible."""
+    return tree.is_folder(f"{_CGROUPS}/memory") and not tree.exists(f"{_CGROUPS}/cgroup.controllers")
 
 
 def _default_runtime(plugin: str, name: str, runtimes: Mapping[str, Any]) -> Iterator[Obstacle]:

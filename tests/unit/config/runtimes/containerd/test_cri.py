@@ -22,9 +22,10 @@ DEVMAPPER_POOL = '[plugins."io.containerd.snapshotter.v1.devmapper"]\npool_name 
 ALL_DEVICES = "privileged_without_host_devices_all_devices_allowed = true\n"
 
 
-def refusals(text: str) -> dict[str, str]:
+def refusals(text: str, sys_file: str = "/sys/fs/cgroup/memory/tasks") -> dict[str, str]:
     """Return why the CRI plugin does not load, by the series of releases."""
-    tree = MemoryTree({CONFIG: f"{HEAD}{text}".encode(), "/spec.json": b"{}", "/broken.json": b"{"})
+    files = {CONFIG: f"{HEAD}{text}".encode(), "/spec.json": b"{}", "/broken.json": b"{", sys_file: b""}
+    tree = MemoryTree(files)
     reasons: dict[str, str] = {}
     for series, release in RELEASES.items():
         rules = rules_of(release)
@@ -77,6 +78,7 @@ def refusals(text: str) -> dict[str, str]:
         (f"{RUNC}{RUNC_2}{ALL_DEVICES}privileged_without_host_devices = true\n", NONE, ""),
         (f'{RUNC}{RUNC_2}io_type = "streaming"\n', NONE, ""),
         (f'{RUNC}{RUNC_2}io_type = "tcp"\n', SINCE_2, 'the io_type "tcp" is not fifo or streaming'),
+        (f"{RUNC}{RUNC_2}cgroup_writable = true\n", SINCE_2, "works on cgroup v2 only"),
         (f'{RUNC}{RUNC_2}base_runtime_spec = "/spec.json"\n', NONE, ""),
         (f'{RUNC}{RUNC_2}base_runtime_spec = "/broken.json"\n', ALL, "/broken.json cannot be read"),
         (f'{RUNC}{RUNC_2}base_runtime_spec = "/none.json"\n', ALL, "/none.json cannot be read"),
@@ -99,3 +101,7 @@ def test_a_release_refuses_settings_of_the_cri_plugin(text: str, releases: str, 
     reasons = refusals(text)
     assert " ".join(reasons) == releases
     assert all(reason in full_reason for full_reason in reasons.values())
+
+
+def test_a_writable_cgroup_is_possible_on_cgroup_v2() -> None:
+    assert refusals(f"{RUNC}{RUNC_2}cgroup_writable = true\n", "/sys/fs/cgroup/cgroup.controllers") == {}
