@@ -18,7 +18,10 @@ from tools.runtimes.machine import cache_dir, cache_lock
 
 #: The names that the manifests in deploy/ have, and what builds each image.
 BUILDERS = {"localhost/nri-plugins:0.1.0.dev0": build_bundled, "localhost/nri-agent:0.1.0.dev0": build_agent}
-_SOURCES = ("src", "deploy/Containerfile", "deploy/agent.Containerfile", "requirements", "pyproject.toml")
+_SOURCES = (
+    *("src", "deploy/Containerfile", "deploy/agent.Containerfile", "requirements", "pyproject.toml"),
+    "tests/deploy/base.py",
+)
 _LOAD_TIMEOUT_S = 600.0
 
 

@@ -23,7 +23,7 @@ LEFT_OUT = shutil.ignore_patterns(
 OF_LIBC = ("libpthread.so.0", "libdl.so.2", "librt.so.1", "libutil.so.1", "libm.so.6")
 #: Libraries of C++, which Debian's slim image has because apt is written in it; google-re2 asks for them.
 OF_CPP = ("libstdc++.so.6", "libgcc_s.so.1")
-APPLETS = ("sh", "ln", "mkdir", "cat", "ls", "env", "rm", "cp")
+APPLETS = ("sh", "ln", "mkdir", "cat", "ls", "env", "rm", "cp", "chroot")
 
 
 def lay_out(root: Path) -> None:
