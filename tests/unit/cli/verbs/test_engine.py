@@ -331,7 +331,7 @@ def test_notes_on_another_runtimes_file_go_to_standard_error(nri, tmp_path: Path
     file.write_text('{"nri_support": true}')
     result = nri("engine", "config", "show", "--config", str(file))
     assert f"{file}:1" in result.stdout
-    assert 'the key has an old spelling (write "nri-support")' in result.stderr
+    assert 'the key has an old spelling, and iSulad ignores it (write "nri-support")' in result.stderr
 
 
 def test_keys_are_described_and_an_unknown_prefix_is_an_error(nri) -> None:
