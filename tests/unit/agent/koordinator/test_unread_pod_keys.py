@@ -85,7 +85,7 @@ STATUS = "scheduling.koordinator.sh/resource-status"
         ),
         ("koordinator.sh/eviction-enabled", "yes", '"yes" has no effect: write one of true, false'),
         ("koordinator.sh/priority", "high", '"high" is not a 64-bit whole number, so it is ignored'),
-        ("koordinator.sh/eviction-priority", "9999999999", '"9999999999" is not a whole number of 32 bits'),
+        ("koordinator.sh/eviction-priority", "9999999999", '"9999999999" is not a 32-bit whole number'),
         ("koordinator.sh/eviction-policy", "CPUEvict", "not a list of features, so no feature evicts the pod"),
         (
             "koordinator.sh/eviction-policy",

@@ -132,7 +132,7 @@ def test_a_row_without_a_number_is_reported_and_the_disk_keeps_its_limit(value: 
     actual = limits_of(("8:0", value), ("/dev/nvme0n1", "6"), key="device_write_iops")
     assert (actual.limits, actual.unclear) == ({"io.write_iops": {"259:300": 6}}, {"io.write_iops": {"8:0"}})
     assert actual.problems == [f"device_write_iops: {value!r} of '8:0' is not a 64-bit number"]
-    with pytest.raises(ValueError, match=r"blkio-limit: device_write_iops: .* is not a number"):
+    with pytest.raises(ValueError, match=r"blkio-limit: device_write_iops: .* is not a 64-bit number"):
         io_limit.check({ANNOTATION: json.dumps({"device_write_iops": [{"device": "8:0", "value": value}]})})
 
 

@@ -241,7 +241,7 @@ def test_an_image_whose_files_cannot_be_removed_is_not_forgotten(root: Path, mon
             store.remove("busybox")
         assert [entry.id for entry in store.list()] == [NEW, OLD]
         assert store.fs_info().size_bytes == 20
-        with pytest.raises(EngineError, match="half removed"):
+        with pytest.raises(EngineError, match="partly removed"):
             store.mount(image, "c1")
         reopened_store = opened(root)  # tries as well
         assert [entry.id for entry in reopened_store.list()] == [NEW, OLD]

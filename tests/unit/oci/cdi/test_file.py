@@ -184,7 +184,7 @@ NET = {"hostInterfaceName": "eth1", "name": "net0"}
         (edits(env=["=1"]), "containerEdits.env[0]", '"=1" is not an environment variable'),
         (edits(deviceNodes=[{"path": ""}]), "containerEdits.deviceNodes[0].path", "is empty"),
         (edits(deviceNodes=[{**NODE, "type": "x"}]), "containerEdits.deviceNodes[0].type", '"x" is not a device type'),
-        (edits(deviceNodes=[{**NODE, "permissions": "rx"}]), "containerEdits.deviceNodes[0].permissions", "permission"),
+        (edits(deviceNodes=[{**NODE, "permissions": "rx"}]), "containerEdits.deviceNodes[0].permissions", "r, w and m"),
         (edits(deviceNodes=[{**NODE, "fileMode": "rw"}]), "containerEdits.deviceNodes[0].fileMode", '"rw" is not'),
         (edits(hooks=[{**HOOK, "hookName": "x"}]), "containerEdits.hooks[0].hookName", '"x" is not a hook'),
         (edits(hooks=[{**HOOK, "path": ""}]), "containerEdits.hooks[0].path", "is empty"),

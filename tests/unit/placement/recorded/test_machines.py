@@ -90,7 +90,7 @@ def test_a_machine_is_a_folder_an_archive_or_a_name(tmp_path: Path) -> None:
         (tmp_path / "none", "folder or archive not found"),
         (
             tmp_path / "sys/devices/system/cpu/online",
-            "cannot read the machine: file could not be opened successfully .name a copy",
+            "cannot read the machine: file could not be opened successfully .specify a copy",
         ),
     ):
         with pytest.raises(ConfigError, match=words):
