@@ -219,9 +219,8 @@ class Executor:
 
     def processes(self, folder: str) -> list[int]:
         """Return the processes of a cgroup and of the cgroups below it, ascending; an absent cgroup has no process."""
-        return sorted({pid for cgroup in self._cgroups_below(tidy(folder)) for pid in self._processes_of(cgroup)})[
-            :_MAX_PROCESSES
-        ]
+        processes = {pid for cgroup in self._cgroups_below(tidy(folder)) for pid in self._processes_of(cgroup)}
+        return sorted(processes)[:_MAX_PROCESSES]
 
     def counts(self) -> dict[str, float]:
         """Return the number of remembered values by kind, for the gauge `held`."""
