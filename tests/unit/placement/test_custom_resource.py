@@ -221,7 +221,7 @@ def test_requests_that_the_apiserver_refuses_are_retried(file: Path, caplog: pyt
     resources = followed(api, file, Plugin(file))
     api.refuses = [ApiserverError("patch", 403, "forbidden")]
     resources.step()
-    assert "see rbac.yaml in" in caplog.text and statuses(api) == []
+    assert "deploy/placement/rbac.yaml" in caplog.text and statuses(api) == []
     resources.step()
     assert statuses(api) == [("default", ("Success", "", 1))]
 

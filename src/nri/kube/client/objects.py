@@ -219,7 +219,7 @@ _GONE = 410
 _TOO_NEW = "Too large resource version"
 _HINTS = {
     401: "check that the token is valid",
-    403: "see rbac.yaml in deploy/agent, deploy/placement or deploy/dra-cpu",
+    403: "see deploy/agent/rbac.yaml, deploy/placement/rbac.yaml or deploy/dra-cpu/rbac.yaml",
     404: "check that its CustomResourceDefinition is installed",
 }
 
