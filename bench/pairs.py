@@ -1,4 +1,4 @@
-"""Pairings of runtimes and plugins as processes: ours and the Go reference's, one protocol of commands for both.
+"""Pairings of runtimes and plugins as processes: nri's and the Go reference's, one protocol of commands for both.
 
 A `Pairing` is one runtime with its plugins, started once and then asked for rounds, so that a driver can interleave
 rounds of all pairings: on a shared machine only ratios from the same moments mean something. A side of a pairing is
@@ -23,13 +23,13 @@ from bench.payload import write
 from tests.peers.build import peer
 from tests.peers.drivers import LineProcess
 
-#: One side of a pairing: "go", or ours by name or as a build.
+#: One side of a pairing: "go", or a build of nri or its name.
 Side = str | Build
 _OURS = {"nri": Build(ROOT, compiled=True), "pure": Build(ROOT, compiled=False)}
 
 
 def _argv(side: Side, role: str) -> list[str | Path]:
-    """The command of a runtime or plugin: Go's, or ours from the compiled wheel or from the source tree."""
+    """The command of a runtime or plugin: Go's, or nri's from the compiled wheel or from the source tree."""
     if side == "go":
         return [peer("benchrt" if role == "runtime" else "benchpl")]
     build = side if isinstance(side, Build) else _OURS[side]
@@ -47,7 +47,7 @@ PAIRINGS = {
     "nri - Go": ("nri", "go"),
     "nri - nri, pure Python": ("pure", "pure"),
 }
-#: The same two of ours without anything compiled.
+#: The pairing of nri with nri, without anything compiled.
 PURE = "nri - nri, pure Python"
 #: The cases of recorders: the pairing's side by its name, and the plugins' recorder.
 RECORDED: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -60,7 +60,7 @@ NAMES = {"go": "Go", "nri": "nri", "pure": "pure nri"}
 
 
 def include_old(build: Build) -> None:
-    """Also measure an older build of ours, in every pairing of the compiled package."""
+    """Also measure an older build of nri, in every pairing of the compiled package."""
     _OURS["old"] = build
     NAMES["old"] = "old nri"
     for name, sides in tuple(PAIRINGS.items()):

@@ -225,8 +225,8 @@ class Document:
             bounds = [f"{x:.2f}" if x else "-" for x in (goal.must, goal.goal)]
             measured = f"{middle:.2f} ({low:.2f}-{high:.2f})"
             pure = goal.pairing.replace("nri - nri", PURE) if "nri - nri" in goal.pairing else f"pure {goal.pairing}"
-            others = [self._median(goal, name) for name in (old_name(goal.pairing), pure)]
-            rows.append([goal.title, goal.pairing, goal.metric, *bounds, measured, verdict, *others])
+            other_medians = [self._median(goal, name) for name in (old_name(goal.pairing), pure)]
+            rows.append([goal.title, goal.pairing, goal.metric, *bounds, measured, verdict, *other_medians])
         head = ["case", "pairing", "figure, as a ratio", "must", "goal", "measured (middle half)", "reached"]
         return "### Goals\n\n" + table([*head, "old", "pure Python"], rows) + "\n"
 

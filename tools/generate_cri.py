@@ -27,7 +27,7 @@ class Source(NamedTuple):
     """One .proto, and where its messages live.
 
     The path below `proto` is the file's name in protobuf's descriptor pool: that of upstream, so that no two files
-    called api.proto collide. From it protoc derives a Python module, which is not where ours is.
+    called api.proto collide. From it protoc derives a Python module, which is not the place of nri's.
     """
 
     proto: str

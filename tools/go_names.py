@@ -69,7 +69,7 @@ UPDATE = (
     ("SetIgnoreFailure", "set_ignore_failure", ""),
 )
 
-#: Functions of the Go API to functions of ours.
+#: Functions of the Go API to functions of nri.
 FUNCTIONS = (
     ("MarkForRemoval", "nri.api.removal.mark", ""),
     ("IsMarkedForRemoval", "nri.api.removal.split", ""),

@@ -98,15 +98,15 @@ def test_rules_hold_while_the_apiserver_is_down_and_the_problem_is_reported(
 
 
 def test_only_pods_of_the_node_are_listed(api: ControlPlane, settings: AgentSettings) -> None:
-    api.apply(pod("ours"), pod("theirs", node="node-2"))
+    api.apply(pod("local"), pod("remote", node="node-2"))
     source, calls = ApiserverPods(settings), []
     source.subscribe(lambda: calls.append(1))
     source.start()
     wait_for(lambda: source.synced, "first list")
     (actual,) = source.pods()
-    assert actual["metadata"]["name"] == "ours"
+    assert actual["metadata"]["name"] == "local"
     assert actual["status"]["qosClass"] == "BestEffort"
-    api.kubectl("delete", "pod", "ours", "theirs", "--force", "--grace-period=0")
+    api.kubectl("delete", "pod", "local", "remote", "--force", "--grace-period=0")
     wait_for(lambda: not source.pods(), "end of the pod")
     source.stop()
     assert len(calls) >= 2

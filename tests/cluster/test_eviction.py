@@ -11,7 +11,7 @@ from tests.cluster.machine import Cluster
 from tests.cluster.pods import NODES, POD_TIMEOUT_S, Json, apply, running
 from tests.support.waiting import wait_for
 
-#: Each node uses more memory than this, so the agent evicts batch pods until none is left.
+#: Each node uses more memory than this, so the agent evicts batch pods until there are none.
 LOW_THRESHOLD = THRESHOLD | {"memoryEvictThresholdPercent": 1, "memoryEvictLowerPercent": 0}
 
 

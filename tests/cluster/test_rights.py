@@ -114,14 +114,14 @@ def without(original: list[Json], case: Case) -> list[Json]:
 def reduced(cluster: Cluster, case: Case) -> Iterator[set[Right]]:
     """Have the role without the rights of a case while the block runs; yields these rights."""
     original = rules(cluster, case.role)
-    lacking = without(original, case)
+    reduced = without(original, case)
 
     def replace(changed: list[Json]) -> None:
         cluster.kubectl("patch", "clusterrole", case.role, "--type=merge", "-p", json.dumps({"rules": changed}))
 
-    replace(lacking)
+    replace(reduced)
     try:
-        yield rights(original) - rights(lacking)
+        yield rights(original) - rights(reduced)
     finally:
         replace(original)
 

@@ -49,7 +49,7 @@ def answered(oracle: Oracle) -> list[tuple[dict[str, object], Expect]]:
 
 
 def report(oracle: Oracle, case: dict[str, object]) -> str:
-    """A finding as a person wants it: small, with its diff, and as a line for the file of regressions."""
+    """A finding for a reader: small, with its diff, and as a line for the file of regressions."""
     small = shrink(case, lambda candidate: find(oracle, candidate, 8) is not None)
     matches = find(oracle, small) or find(oracle, case)
     return f"{matches.diff}\nas a line: {json.dumps(matches.case)}" if matches else f"seldom: {json.dumps(case)}"

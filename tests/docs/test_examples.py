@@ -61,7 +61,7 @@ class Page:
         action, _, value = block.action.partition("=")
         if action.startswith("no-run"):
             reason = action.removeprefix("no-run").strip(": ")
-            return "" if reason else f"{where}: no-run wants a reason: `python no-run: REASON`"
+            return "" if reason else f"{where}: no-run needs a reason: `python no-run: REASON`"
         if action == "file":
             return self.run_python(value, block.text, where)
         if action == "test":

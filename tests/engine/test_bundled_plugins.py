@@ -71,7 +71,7 @@ def test_hooks_run_with_the_containers_state_and_new_hooks_need_no_restart(node:
 
 @dataclass
 class RuntimeWithPlugins:
-    """An engine with all plugins, as `bundled.Side` wants it, and what plain containers read, by OCI runtime."""
+    """An engine with all plugins, as `bundled.Side` requires it, and what plain containers read, by OCI runtime."""
 
     node: Node
     programs: Mapping[str, PluginProgram]

@@ -25,7 +25,7 @@ from tests.support.oci_layouts import base_layer, layer, layout
 
 #: Deeper than Python recurses, and than any path can say.
 DEPTHS = [1_500, 100_000]
-#: So many files are counted at least, in the time that there is for it.
+#: At least this many files are counted within the time limit.
 COUNTED = 1_500
 
 

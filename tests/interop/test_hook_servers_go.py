@@ -71,7 +71,7 @@ def proxy(tmp_path: Path) -> Iterator[RegisteredServers]:
 def subject() -> Subject:
     config = {"metadata": {"name": "c", "attempt": 3}, "annotations": {"ca": "1"}, "linux": {"resources": RESOURCES}}
     pod = PodRecord("pod1", cri.PodSandboxConfig(**POD), "runc")
-    return Subject(pod, ContainerRecord("ours", "theirs", "pod1", cri.ContainerConfig(**config)))
+    return Subject(pod, ContainerRecord("proxy1", "runtime1", "pod1", cri.ContainerConfig(**config)))
 
 
 def create_request() -> cri.CreateContainerRequest:
@@ -133,7 +133,7 @@ def test_a_server_changes_annotations_labels_environment_and_resources(serve: Se
     assert fields_of(create.config.linux.resources) == RESOURCES | changed
     assert [(env.key, env.value) for env in create.config.envs] == [("A", b"1"), ("B", b"2")]
     assert dict(create.config.annotations) == {"ca": "1", "cb": "2"}
-    update = cri.UpdateContainerResourcesRequest(container_id="theirs", linux={"cpuset_cpus": "0"})
+    update = cri.UpdateContainerResourcesRequest(container_id="runtime1", linux={"cpuset_cpus": "0"})
     proxy.before("UpdateContainerResources", update, subject(), None)
     without_pages = {name: value for name, value in RESOURCES.items() if name != "hugepage_limits"}
     assert fields_of(update.linux) == without_pages | {"cpuset_cpus": "0", "cpu_shares": 7}
@@ -160,7 +160,7 @@ def test_every_stage_is_requested_at_its_call(serve: Serve, proxy: RegisteredSer
     assert [stage for stage, _ in received_calls(server, 4)] == [
         *("PreStartContainer", "PostStartContainer", "PostStopContainer", "PostStopPodSandbox"),
     ]
-    assert received_calls(server)[0][1]["container_meta"] == {"name": "c", "attempt": 3, "id": "theirs"}
+    assert received_calls(server)[0][1]["container_meta"] == {"name": "c", "attempt": 3, "id": "runtime1"}
 
 
 @pytest.mark.parametrize("trouble", ["error", "killed", "silent"])

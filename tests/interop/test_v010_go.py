@@ -21,10 +21,10 @@ from tests.support.programs import write_program
 from tests.support.v010 import Node
 
 GO = "v010plugin"
-OURS = """#!{python}
+LOCAL_PROGRAM = """#!{python}
 from nri.plugins.v010_adapter.skeleton import run
 
-run(lambda request: {{"before": ",".join(result.plugin for result in request.results), "resources": "ours"}})
+run(lambda request: {{"before": ",".join(result.plugin for result in request.results), "resources": "second"}})
 """
 
 
@@ -32,7 +32,7 @@ run(lambda request: {{"before": ",".join(result.plugin for result in request.res
 def node(tmp_path: Path) -> Node:
     node = Node(tmp_path)
     shutil.copy2(peer(GO), node.programs / GO)
-    write_program(node.programs, "ours", OURS.format(python=sys.executable))
+    write_program(node.programs, "second", LOCAL_PROGRAM.format(python=sys.executable))
     return node
 
 
@@ -44,7 +44,7 @@ def runtime(node: Node) -> Iterator[FakeRuntime]:
 
 
 def test_the_go_program_and_our_program_work_in_one_chain(node: Node) -> None:
-    node.name(GO, "ours", GO)
+    node.name(GO, "second", GO)
     container = m.Container(id="c7", pid=4712)
     container.linux.cgroups_path = "/kubepods/c7"
     container.linux.resources.cpu.quota.value = 50000
@@ -56,10 +56,10 @@ def test_the_go_program_and_our_program_work_in_one_chain(node: Node) -> None:
         "state": "create", "id": "c7", "sandbox": "false", "pid": "4712", "cgroup": "/kubepods/c7", "before": "0",
     }  # fmt: skip
     assert local == {
-        "plugin": "ours", "version": "0.1", "error": "", "metadata": {"before": GO, "resources": "ours"},
+        "plugin": "second", "version": "0.1", "error": "", "metadata": {"before": GO, "resources": "second"},
     }  # fmt: skip
-    assert (last["metadata"]["before"], last["metadata"]["ours.resources"], last["metadata"][f"{GO}.id"]) == (
-        "2", "ours", "c7",
+    assert (last["metadata"]["before"], last["metadata"]["second.resources"], last["metadata"][f"{GO}.id"]) == (
+        "2", "second", "c7",
     )  # fmt: skip
 
 

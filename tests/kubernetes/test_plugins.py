@@ -95,7 +95,7 @@ def test_a_plugin_sees_the_whole_life_of_many_pods(
     for static in statics:
         static.remove()
     for static in statics:
-        # Kubelet looks once a minute for sandboxes that nobody wants any more.
+        # Kubelet looks once a minute for sandboxes that no pod uses.
         plugin.wait_for("RemovePodSandbox", pod=static.name, timeout_s=150)
         events = [line["event"] for line in plugin.lines(pod=static.name) if line["event"] in LIFE]
         if runtime_name == "engine":  # others say some of it twice

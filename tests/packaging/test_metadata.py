@@ -46,7 +46,7 @@ def test_generated_code_loads_on_the_oldest_allowed_protobuf(path: Path) -> None
     (allowed,) = (Requirement(row).specifier for row in PROJECT["dependencies"] if row.startswith("protobuf"))
     oldest = min(Version(part.version) for part in allowed if part.operator == ">=")
 
-    assert Version(made_by[1]) <= oldest, f"{path.name} wants protobuf {made_by[1]}, pyproject.toml allows {oldest}"
+    assert Version(made_by[1]) <= oldest, f"{path.name} requires protobuf {made_by[1]}, pyproject.toml allows {oldest}"
 
 
 @pytest.mark.parametrize("path", [ROOT / "uv.lock", *REQUIREMENTS], ids=lambda path: path.name)

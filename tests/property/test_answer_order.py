@@ -424,7 +424,7 @@ class Handlers:
 
 
 class Guest(Handlers):
-    """The plugin that joins: wants something of containers as soon as it knows of them."""
+    """The plugin that joins: requests updates of containers as soon as it knows them."""
 
     def synchronize(self, pods: list[m.PodSandbox], containers: list[m.Container]) -> list[m.ContainerUpdate]:
         self._node.pause()

@@ -166,7 +166,7 @@ def test_exec_and_attach_of_a_client_reach_the_runtime(
     proxied: Proxied, plugin: PluginProcess, pod: Pod, streams: Client, over: str
 ) -> None:
     if over == "websocket" and isinstance(proxied.runtime, Containerd):
-        return  # containerd has the protocol that client-go wants over SPDY only
+        return  # containerd has the protocol that client-go requires over SPDY only
     container = proxied.cri.run(pod, "main", ["/bin/sh", "-c", SPEAKER])
     requests: dict[str, Any] = {"stdout": True, "stderr": True, "stdin": True}
     request = pb.ExecRequest(container_id=container, cmd=["/bin/sh", "-c", "read a; echo got $a; exit 5"], **requests)

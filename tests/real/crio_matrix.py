@@ -1,4 +1,4 @@
-"""What CRI-O supports of NRI: the column beside those of `support_matrix`, for docs/reference/runtimes.md.
+"""What CRI-O supports of NRI: a column next to those of `support_matrix`, for docs/reference/runtimes.md.
 
 CRI-O cannot be had on the machines that run these tests, so no test holds these cells. They were measured by hand, with
 the cases of `adjustments` and the same plugins, on CRI-O 1.37.0 with NRI 0.12.0, runc 1.1.5 and cgroup v1. Rules: what

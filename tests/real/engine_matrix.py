@@ -1,4 +1,4 @@
-"""What our own engine supports of NRI: the column beside those of `support_matrix`, for docs/reference/runtimes.md.
+"""What our own engine supports of NRI: a column next to those of `support_matrix`, for docs/reference/runtimes.md.
 
 Rules: with runc 1.1, as the other columns; each cell is measured: the adjustments and updates by
 tests/engine/test_support_table.py, the events and what is around them by the tests that `FACTS` and `EVENTS` name.

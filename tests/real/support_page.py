@@ -1,4 +1,4 @@
-"""The documentation's page on runtimes, written from the table of the tests, with CRI-O and our engine beside it.
+"""The documentation's page on runtimes, written from the table of the tests, with columns of CRI-O and our engine.
 
     python -m tests.real.support_page [--write]
 

@@ -27,7 +27,7 @@ from tools.runtimes.cri import Pod
 
 @dataclass
 class RuntimeWithPlugins:
-    """A containerd with the plugins, as `bundled.Side` wants it, and what plain containers read, by OCI runtime."""
+    """A containerd with the plugins, as `bundled.Side` requires it, and what plain containers read, by OCI runtime."""
 
     runtime: Runtime
     folder: Path

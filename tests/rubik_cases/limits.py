@@ -85,7 +85,7 @@ def _preemption(folder: Path, case: Json, expected: Json) -> Json:
 
 
 def resctrl_files(mask: str, domains: int) -> dict[str, str]:
-    """The files of resctrl on a machine with so many caches."""
+    """The files of resctrl on a machine with this number of caches."""
     lines = (f"{name}:{';'.join(f'{number}={full}' for number in range(domains))}" for name, full in _full(mask))
     return {
         "resctrl/info/L3/cbm_mask": mask,
@@ -104,7 +104,7 @@ def _full(mask: str) -> Iterable[tuple[str, str]]:
 
 
 def _groups(world: CaseWorld) -> dict[str, str]:
-    """The schemata of the groups that the service wants."""
+    """The schemata of the groups that the service requires."""
     return {f"resctrl/{group}/schemata": text for group, text in world.executor.groups.items()}
 
 

@@ -207,7 +207,7 @@ class Machine:
 
     def use(self, case: Json) -> None:
         """Give the machine the pods, documents and samples of a round."""
-        if (case.get("features") or {}) != self._features:  # a gate is a setting: the strategies go on under it
+        if (case.get("features") or {}) != self._features:  # a gate is a setting: the strategies continue with it
             strategies = self.loops.loops
             self._start(case)
             self.loops.loops = strategies

@@ -1,4 +1,4 @@
-"""Counters of processors' events that say what a test wants, in place of those of the kernel."""
+"""Counters of processors' events with values that a test chooses, in place of those of the kernel."""
 
 from __future__ import annotations
 

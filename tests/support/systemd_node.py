@@ -1,8 +1,8 @@
-"""A node with a real systemd, in namespaces of its own: for what asks the node's systemd for something.
+"""A node with a real systemd, in separate namespaces, for programs that call systemd.
 
-One job: :class:`SystemdNode`. Its root is a folder with this machine's /usr, read-only, and an /etc of its own, and
-systemd starts nothing but what a test has written there. `from_pod` runs `nri` as a pod's container that has the node's
-root mounted would; `pids` says whether it sees the node's processes, as one with `hostPID: true` does.
+The root of a `SystemdNode` is a folder with this machine's /usr, read-only, and a separate /etc. Systemd starts only
+the units that a test has written there. `from_pod` runs `nri` like the container of a pod that has the node's root
+mounted; with `pids` it sees the node's processes, like a container with `hostPID: true`.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class SystemdNode:
         return self._enter("chroot", str(self.root), *words)
 
     def from_pod(self, *words: str, pids: bool) -> subprocess.CompletedProcess[str]:
-        """Run `nri` beside the node's root, `root`."""
+        """Run `nri` next to the node's root, `root`."""
         nri = (sys.executable, "-m", "nri", *words)
         return self._enter(*(() if pids else ("unshare", "--pid", "--fork")), *nri)
 

@@ -21,13 +21,13 @@ RAW = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\
 LINE_BYTES = 6000
 #: A machine at work wakes a thread so much too late, in seconds; see stillness.py.
 SLACK_S = 0.25
-#: Descriptors and threads that an attack may hold on top, while it goes on, and afterwards.
+#: Descriptors and threads that an attack may hold on top, while it runs, and afterwards.
 MOST = {"descriptors": 200, "threads": 40}
 AFTER = {"descriptors": 2, "threads": 0}
 
 
 def faults(outcome: Outcome) -> list[str]:
-    """Everything that does not hold, a line each; none is well."""
+    """Return a line for each violated condition."""
     matches = [*_events(outcome), *_plugins(outcome), *_holdings(outcome), *_log(outcome)]
     if outcome.attack.check is not None:
         try:
@@ -65,7 +65,7 @@ def _plugins(outcome: Outcome) -> Iterator[str]:
     for label, why in outcome.ended.items():
         yield f"healthy plugin {label} lost its connection: {why}"
     passed = {(rpc, pod) for thread in outcome.events for rpc, pod, _, error in thread if not error}
-    # Who has waited two timeouts for its turn at a plugin goes on without it, and so before those that still wait.
+    # An event that has waited two timeouts for its turn continues without the plugin, before events that still wait.
     overtook = {(rpc, pod) for rpc, pod in outcome.rest.get("overtook", ())}
     steady = passed - overtook
     order = None
@@ -125,7 +125,7 @@ def _log(outcome: Outcome) -> Iterator[str]:
         yield f"a line of the log has {len(long)} bytes: {long[:80]!r}"
     wrong = [line for line in log.split(b"\n")[:-1] if not LINE.match(line)]
     if wrong and b"Traceback" not in log:
-        yield f"{len(wrong)} lines of the log are none of ours, as {wrong[0][:100]!r}"
+        yield f"{len(wrong)} lines of the log are not from nri, for example {wrong[0][:100]!r}"
     raw = RAW.search(log.decode(errors="replace"))
     if raw is not None:
         yield f"the log holds the raw character {raw[0]!r}"

@@ -150,7 +150,7 @@ FAULTS: dict[Callable[[Outcome], None], str] = {
     many_threads: "41 more threads",
     many_lines: "lines were logged",
     a_traceback: "a traceback",
-    a_forged_line: "none of ours",
+    a_forged_line: "not from nri",
     a_long_line: "a line of the log has",
     an_escape_in_the_log: "the log holds the raw character",
     a_turned_text_on_the_terminal: "a terminal is shown",

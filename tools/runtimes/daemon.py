@@ -120,8 +120,8 @@ class Daemon:
 
 def _new_run_dir(place: str) -> Path:
     """A run directory whose pod network belongs to no other run."""
-    taken = {pod_network(path) for each in leftovers.PLACES for path in Path(each).glob(f"{leftovers.PREFIX}*")}
-    while pod_network(run_dir := Path(tempfile.mkdtemp(prefix=leftovers.PREFIX, dir=place))) in taken:
+    used = {pod_network(path) for folder in leftovers.PLACES for path in Path(folder).glob(f"{leftovers.PREFIX}*")}
+    while pod_network(run_dir := Path(tempfile.mkdtemp(prefix=leftovers.PREFIX, dir=place))) in used:
         run_dir.rmdir()
     return run_dir
 

@@ -254,6 +254,12 @@ class Annotation:
         where = f"annotation {plain(self.key, 256)}: {plain(field, 128)}".removesuffix(": ")
         return Reject(f"{where}: {plain(reason)}" + (f"; {plain(step)}" if step else ""))
 
+    def switch(self) -> bool:
+        """Whether the value is "true". An empty value is "false". Raises Reject for another value."""
+        if self.text not in ("", "true", "false"):
+            raise self.refusal("", f"{quote(self.text[:64])} is neither true nor false", 'write "true" or "false"')
+        return self.text == "true"
+
     @contextmanager
     def at(self, field: str, **names: str) -> Iterator[None]:
         """Convert errors of a builder to refusals. `names` maps the builder's arguments to keys of the annotation."""

@@ -15,7 +15,6 @@ import time
 from collections import deque
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
 from socket import gethostname
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
@@ -25,23 +24,24 @@ from nri.trace.history import Event, Step
 from nri.trace.recorder import error_record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
 _log = logging.getLogger(__name__)
 
-#: At most this many events and calls wait for the thread, and at most this many events are open.
-MAX_WAITING, MAX_OPEN_EVENTS = 8192, 4096
+#: At most this many spans wait for the thread, and at most this many events are open.
+MAX_WAITING_SPANS, MAX_OPEN_EVENTS = 8192, 4096
 #: Spans are sent this often, in seconds. A collector has this much time to answer.
 SEND_S, _ANSWER_S = 1.0, 5.0
 #: Failures are logged at most this often, in seconds.
 _REPORT_INTERVAL_S = 60.0
 #: The statuses after which OTLP requires that a request is repeated.
 _TEMPORARY = (429, 502, 503, 504)
-_PARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
+#: A header without a trace, without a span or of version ff is invalid, as the W3C defines it.
+_TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 
 
-class _Place(NamedTuple):
-    """The trace and the span to which new spans belong. Without `sampled` they are not sent."""
+class _SpanContext(NamedTuple):
+    """The trace and the parent of new spans. Without `sampled` they are not sent."""
 
     trace: str
     span: str
@@ -66,9 +66,9 @@ class SpanExporter:
     def __init__(self, endpoint: str, service: str) -> None:
         self._url = urlsplit(f"{endpoint.rstrip('/')}/v1/traces")
         self._resource = {"service.name": service, "host.name": gethostname()}
-        self._spans: deque[Iterable[dict[str, Any]]] = deque()
+        self._spans: deque[dict[str, Any]] = deque()
         self._lines: deque[str] = deque()
-        self._open: dict[int, tuple[Event, _Place | None]] = {}
+        self._open: dict[int, tuple[Event, _SpanContext | None]] = {}
         self._local = threading.local()
         self._seed = secrets.randbits(64)
         self._dropped, self._reported_at = 0, 0.0
@@ -93,21 +93,21 @@ class SpanExporter:
 
         `traceparent` is the client's header of the W3C's trace context. It decides whether the call is sampled.
         """
-        match = _PARENT.fullmatch(traceparent)
+        match = _TRACEPARENT.fullmatch(traceparent)
         trace, parent = (match[1], match[2]) if match else (secrets.token_hex(16), "")
-        place = _Place(trace, secrets.token_hex(8), not match or bool(int(match[3], 16) & 1))
+        context = _SpanContext(trace, secrets.token_hex(8), not match or bool(int(match[3], 16) & 1))
         began_ns, call = time.time_ns(), Call()
-        self._local.place = place
+        self._local.context = context
         try:
             yield call
         finally:
-            self._local.place = None
-            if place.sampled:
+            self._local.context = None
+            if context.sampled:
                 service, _, name = method.removeprefix("/").rpartition("/")
                 attributes = {"rpc.system": "grpc", "rpc.service": service, "rpc.method": name}
                 duration_ns = time.time_ns() - began_ns
                 span = make_span(
-                    trace, place.span, method.removeprefix("/"), SERVER, began_ns, duration_ns, attributes,
+                    trace, context.span, method.removeprefix("/"), SERVER, began_ns, duration_ns, attributes,
                     fault=call.fault, parent=parent,
                 )  # fmt: skip
                 self._put([span])
@@ -116,11 +116,11 @@ class SpanExporter:
 
     def event_begins(self, event: str, serial: int, request: bytes) -> None:
         """Begin the span of an event."""
-        place: _Place | None = getattr(self._local, "place", None)
-        if (place is None or place.sampled) and len(self._open) < MAX_OPEN_EVENTS:
+        context: _SpanContext | None = getattr(self._local, "context", None)
+        if (context is None or context.sampled) and len(self._open) < MAX_OPEN_EVENTS:
             entry = Event(event, serial, self._seed, time.time_ns())
             entry.request = bytes(request)
-            self._open[serial] = entry, place
+            self._open[serial] = entry, context
 
     def plugin_asked(self, plugin: str, event: str, serial: int, request: bytes) -> None:
         """Begin the span of a call of a plugin."""
@@ -146,22 +146,24 @@ class SpanExporter:
 
     def event_ends(self, event: str, serial: int, reply: bytes, error: Exception | None, duration_s: float) -> None:
         """End the span of an event."""
-        entry, place = self._open.pop(serial, (None, None))
+        entry, context = self._open.pop(serial, (None, None))
         if entry is not None:
             entry.duration_ns = int(duration_s * 1e9)
             entry.error = None if error is None else error_record(error)
-            self._put(event_spans(entry, place.trace, place.span) if place else event_spans(entry))
+            # Now, because spans are small and bounded, but the request of an event may be megabytes long.
+            self._put(list(event_spans(entry, context.trace, context.span) if context else event_spans(entry)))
 
     def _step(self, plugin: str, event: str, serial: int) -> Step | None:
         return self._open[serial][0].latest(plugin, event) if serial in self._open else None
 
     # -- the thread ---------------------------------------------------------------------------------------------------
 
-    def _put(self, spans: Iterable[dict[str, Any]]) -> None:
-        if len(self._spans) < MAX_WAITING:
-            self._spans.append(spans)
+    def _put(self, spans: list[dict[str, Any]]) -> None:
+        """Hand the spans of a call or of an event to the thread, all or none of them."""
+        if len(self._spans) + len(spans) <= MAX_WAITING_SPANS:
+            self._spans.extend(spans)
         else:
-            self._dropped += 1
+            self._dropped += len(spans)
 
     def _run(self) -> None:
         while not self._ended.wait(SEND_S):
@@ -173,7 +175,7 @@ class SpanExporter:
         while self._lines or self._spans:
             if not self._lines:
                 spans = (self._spans.popleft() for _ in range(len(self._spans)))
-                self._lines.extend(otlp_lines(chain.from_iterable(spans), self._resource))
+                self._lines.extend(otlp_lines(spans, self._resource))
             try:
                 status = self._post(self._lines[0].encode())
             except (OSError, http.client.HTTPException) as error:
@@ -198,7 +200,7 @@ class SpanExporter:
         if time.monotonic() - self._reported_at > _REPORT_INTERVAL_S or not self._reported_at:
             self._reported_at = time.monotonic()
             _log.warning(
-                "spans cannot be sent to %s: %s; %d events and calls were dropped so far",
+                "spans cannot be sent to %s: %s; %d spans were dropped so far",
                 self._url.geturl(),
                 reason,
                 self._dropped,

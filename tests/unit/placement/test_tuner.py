@@ -85,7 +85,7 @@ def test_an_interrupt_is_moved_and_restored_also_after_a_restart(root: Root) -> 
     remaining: list[dict[str, str]] = []
     tuner = Tuner(root, text.append, {}, lambda: remaining.append(tuner.first))
     tuner.apply(Tuning(), options, machine)
-    assert not remaining, "nobody wants any"
+    assert not remaining, "no CPU is requested"
     tuner.apply(irq_affinities, options, machine)
     assert (interrupt(root, 24), interrupt(root, 25)) == ("4-5", "0-3,6-15")
     assert tuner.first == {"24": "0-15", "25": "0-15"}

@@ -360,7 +360,7 @@ def test_over_tcp_a_guard_can_refuse_and_replies_have_the_given_headers(path: st
 
 
 def endless(argument: Mapping[str, str]) -> Generator[bytes]:
-    """Tells a word for ever, and in the file that is asked for that it has ended."""
+    """Sends a word for ever, and creates the requested file when it has ended."""
     try:
         while True:
             yield b"x" * 100_000

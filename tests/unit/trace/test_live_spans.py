@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -86,7 +87,17 @@ def test_failures_are_in_the_status(collector: Collector, exporter: SpanExporter
     assert status == {"a.B/C": "NOT_FOUND: no pod", "10-a CreateContainer": "a conflict"}
 
 
-@pytest.mark.parametrize("parent", ["", "00-short-x-01", PARENT.upper()])
+@pytest.mark.parametrize(
+    "parent",
+    [
+        "",
+        "00-short-x-01",
+        PARENT.upper(),
+        f"ff{PARENT[2:]}",
+        f"00-{'0' * 32}-{PARENT[36:]}",
+        f"{PARENT[:36]}{'0' * 16}-01",
+    ],
+)
 def test_without_a_parent_each_call_is_a_trace(collector: Collector, exporter: SpanExporter, parent: str) -> None:
     for _ in range(2):
         with exporter.call("/a.B/C", parent):
@@ -115,7 +126,7 @@ def test_spans_wait_for_a_collector_that_fails_for_a_while(
     report(exporter)
     exporter.start()
     wait_for(lambda: len(collector.spans) == 3, "the spans")
-    assert caplog.text.count("spans cannot be sent") == 1 and "status 503; 0 events" in caplog.text
+    assert caplog.text.count("spans cannot be sent") == 1 and "status 503; 0 spans" in caplog.text
     collector.statuses = [400]
     report(exporter, 2)
     wait_for(lambda: not collector.statuses, "the refusal")
@@ -126,7 +137,7 @@ def test_spans_wait_for_a_collector_that_fails_for_a_while(
 def test_without_a_collector_a_bounded_number_of_spans_waits(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(live_spans, "MAX_WAITING", 2)
+    monkeypatch.setattr(live_spans, "MAX_WAITING_SPANS", 6)
     monkeypatch.setattr(live_spans, "MAX_OPEN_EVENTS", 1)
     exporter = SpanExporter("https://127.0.0.1:1", "x")
     exporter.event_begins("CreateContainer", 7, REQUEST)
@@ -137,7 +148,16 @@ def test_without_a_collector_a_bounded_number_of_spans_waits(
         report(exporter, serial)
     exporter.start()
     exporter.close()
-    assert "https://127.0.0.1:1/v1/traces: " in caplog.text and "2 events and calls were dropped" in caplog.text
+    assert "https://127.0.0.1:1/v1/traces: " in caplog.text and "6 spans were dropped" in caplog.text
+
+
+def test_an_event_that_has_ended_keeps_no_request_in_memory() -> None:
+    request = bytes(bytearray(REQUEST))
+    exporter, references = SpanExporter("http://127.0.0.1:1", "x"), sys.getrefcount(request)
+    exporter.event_begins("CreateContainer", 1, request)
+    assert sys.getrefcount(request) > references
+    exporter.event_ends("CreateContainer", 1, b"", None, 0.0)
+    assert sys.getrefcount(request) == references
 
 
 def test_an_exporter_that_never_started_can_be_closed() -> None:

@@ -30,8 +30,8 @@ def check(nri_settings: Sequence[RuntimeNri], findings: list[Finding], *, socket
     elif not nri_settings:
         step = (
             "to try NRI at once, run the engine of this package: nri engine check, then sudo nri engine serve "
-            "(without root: nri engine serve --dry DIR). Otherwise install "
-            f"{' or '.join(row.title for row in RUNTIMES)}, or specify the folder above their /etc with --root"
+            "(without root: nri engine serve --dry DIR). Otherwise install a runtime "
+            f"({', '.join(row.title for row in RUNTIMES)}), or specify the folder above its /etc with --root"
         )
         findings.append(Finding("problem", "no configuration of a runtime with NRI found", "/etc", step))
     for nri in nri_settings:

@@ -142,9 +142,9 @@ class Runtime:
         except Failure as error:
             if error.code != FAILED or len(self.pods) == len(self._all_pods):
                 raise
-        others = [full_name(pod) for pod in self._all_pods if word in (pod.id, pod.metadata.name, full_name(pod))]
+        same_name = [full_name(pod) for pod in self._all_pods if word in (pod.id, pod.metadata.name, full_name(pod))]
         chosen = f"-n {self._target.namespace}" if self._target.namespace is not None else f"-l {self._target.selector}"
-        hint = f", but there is {others[0]}" if others else ". try: nri pod ps -a"
+        hint = f", but there is {same_name[0]}" if same_name else ". try: nri pod ps -a"
         raise Failure(f'no pod "{word}" with {chosen}{hint}', FAILED)
 
     def ready_pod(self, word: str) -> Any:

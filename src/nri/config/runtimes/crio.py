@@ -147,15 +147,15 @@ def _find_wrong_types(file: ConfigFile, remarks: list[Remark]) -> None:
     """Remark on values of another type outside of NRI's settings, which have readers."""
     for path, value in file.paths():
         is_named = path[:2] == ("crio", "runtime") and path[2:3] in (("runtimes",), ("workloads",)) and len(path) > 3
-        wanted = _TYPES.get(KEY_TYPES.get((*path[:3], "*", *path[4:]) if is_named else path, ""))
+        types = _TYPES.get(KEY_TYPES.get((*path[:3], "*", *path[4:]) if is_named else path, ""))
         if is_named and len(path) == 4:
-            wanted = (dict,)
-        if wanted is None or (wanted == (dict,) and value == [] and path[2:] == ("runtimes",)):
+            types = (dict,)
+        if types is None or (types == (dict,) and value == [] and path[2:] == ("runtimes",)):
             continue  # CRI-O's decoder of the runtimes accepts an empty list
-        is_list = wanted == (list,) and type(value) is list
+        is_list = types == (list,) and type(value) is list
         is_too_large = type(value) is int and not -(2**63) <= value < 2**63
-        if type(value) not in wanted or is_too_large or (is_list and not all(type(text) is str for text in value)):
-            remarks.append(Remark(Kind.WRONG_TYPE, file.where(*path), {"type": wanted[0], "value": value}))
+        if type(value) not in types or is_too_large or (is_list and not all(type(text) is str for text in value)):
+            remarks.append(Remark(Kind.WRONG_TYPE, file.where(*path), {"type": types[0], "value": value}))
 
 
 #: Python's types of each type of `KEY_TYPES`.

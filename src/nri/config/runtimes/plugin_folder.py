@@ -30,8 +30,8 @@ def launch_obstacles(root: str, folder: str) -> list[str]:
 
 def _containerds(tree: FileTree) -> list[tuple[str, tuple[str, ...]]]:
     """List the main files of all installations of containerd, each with its possible programs."""
-    others = [(row.path, row.programs) for row in existing_installations(tree) if row.path != containerd.PATH]
-    return others if others and not tree.exists(containerd.PATH) else [("", ()), *others]
+    installations = [(row.path, row.programs) for row in existing_installations(tree) if row.path != containerd.PATH]
+    return installations if installations and not tree.exists(containerd.PATH) else [("", ()), *installations]
 
 
 def requires_config(root: str) -> bool:

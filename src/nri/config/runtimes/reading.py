@@ -141,16 +141,6 @@ class Draft:
         self.settings[setting] = value
         self.origin[key] = where
 
-    def put_validator(self, key: str, value: Any, where: str) -> None:
-        """Store a key of the default validator's table."""
-        self.settings["validator"] = {**self.settings.get("validator", {}), key: value}
-        self.origin[f"default_validator.{key}"] = where
-
-    def forget(self) -> None:
-        """Restore the defaults, as if no file had been read."""
-        self.settings.clear()
-        self.origin.clear()
-
     def finish(self) -> RuntimeNri:
         """Return all settings."""
         return RuntimeNri(self.name, origin=self.origin, **self.settings)

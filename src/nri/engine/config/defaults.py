@@ -79,10 +79,10 @@ def parse_device(text: str) -> DefaultDevice:
 
     The path in the container defaults to the path on the host, and the permissions to ``rwm``.
     """
-    host_path, *others = text.split(":")
-    container_path = others.pop(0) if others and others[0].startswith("/") else host_path
-    permissions = others.pop(0) if others else "rwm"
+    host_path, *parts = text.split(":")
+    container_path = parts.pop(0) if parts and parts[0].startswith("/") else host_path
+    permissions = parts.pop(0) if parts else "rwm"
     is_absolute = host_path.startswith("/") and container_path.startswith("/")
-    if others or not is_absolute or not permissions or set(permissions) - set("rwm"):
+    if parts or not is_absolute or not permissions or set(permissions) - set("rwm"):
         raise ValueError(f'"{text}" must be /dev/HOST[:/dev/CONTAINER][:rwm]')
     return DefaultDevice(host_path, container_path, permissions)

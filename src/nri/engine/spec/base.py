@@ -36,8 +36,8 @@ class Base:
 def base_problems(spec: Mapping[str, Any]) -> list[str]:
     """Return the problems of a spec with defaults. It need not have the keys that a container's spec requires."""
     process = spec.get("process") or {}
-    whole = {"args": ["program"], "cwd": "/", **process} if isinstance(process, dict) else process
-    return [str(problem) for problem in validate({"ociVersion": "1.0.2", **spec, "process": whole})]
+    complete = {"args": ["program"], "cwd": "/", **process} if isinstance(process, dict) else process
+    return [str(problem) for problem in validate({"ociVersion": "1.0.2", **spec, "process": complete})]
 
 
 def base_of(spec: Mapping[str, Any]) -> Base:

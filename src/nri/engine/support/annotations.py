@@ -24,7 +24,7 @@ ALLOWABLE = (DEVICES, UMASK, WRITABLE_CGROUP)
 
 
 class ClassAnnotation(NamedTuple):
-    """An annotation that names a class of a container; `is_of_pod` tells where the annotation is."""
+    """An annotation that names the class of a container, or with `is_of_pod` of all containers of the pod."""
 
     key: str
     class_name: str

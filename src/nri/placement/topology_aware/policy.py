@@ -337,8 +337,8 @@ class TopologyAware(PersistentPolicy):
         first = [score for score in ranked if score.pool.name == hinted]
         if not first:
             return ranked
-        others = [score for score in ranked if score not in first]
-        return [*first, *others] if self.choices.resize_can_move else first
+        rest = [score for score in ranked if score not in first]
+        return [*first, *rest] if self.choices.resize_can_move else first
 
     def _unmet_annotation(self, container: Container, has_exclusive: bool) -> str:
         """Why an annotation about exclusive CPUs cannot be satisfied. Returns "" if all annotations can be."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import nri
 from nri.plugins.annotations import find
 from nri.plugins.writable_cgroups.plugin import CGROUPS, WritableCgroups, writable_options
-from nri.text import quote
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,12 +51,8 @@ class SystemdContainer(WritableCgroups):
 
     def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment | None:
         annotation = find(pod, container.name, KEY)
-        if annotation is None or annotation.text in ("", "false"):
+        if annotation is None or not annotation.switch():
             return None
-        if annotation.text != "true":
-            raise annotation.refusal(
-                "", f"{quote(annotation.text[:64])} is neither true nor false", 'write "true" or "false"'
-            )
         adjustment = nri.Adjustment()
         mounts = {mount.destination.rstrip("/"): mount for mount in container.mounts}
         for path, mode in TMPFS.items():

@@ -12,7 +12,6 @@ import nri
 from nri import mountinfo
 from nri.plugins.annotations import find
 from nri.stub.program.options import Flag
-from nri.text import quote
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,12 +67,8 @@ class WritableCgroups(nri.Plugin):
 
     def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment | None:
         annotation = find(pod, container.name, KEY)
-        if annotation is None or annotation.text in ("", "false"):
+        if annotation is None or not annotation.switch():
             return None
-        if annotation.text != "true":
-            raise annotation.refusal(
-                "", f"{quote(annotation.text[:64])} is neither true nor false", 'write "true" or "false"'
-            )
         if not self.delegated:
             self.log.warning("annotation %s has no effect: no cgroup v2 is mounted with nsdelegate", annotation.key)
             return None

@@ -35,7 +35,7 @@ def path() -> Iterator[str]:
 
 
 def happens(reporting: Reporting, serial: int, request: bytes = REQUEST, plugins: int = 0) -> None:
-    """Tell of a whole event, if anybody wants to know."""
+    """Report a whole event, if a viewer is connected."""
     reporting.event_begins("CreateContainer", serial, request)
     for number in range(plugins):
         reporting.plugin_asked(f"{number:02}-p", "CreateContainer", serial, request)

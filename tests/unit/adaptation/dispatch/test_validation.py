@@ -244,7 +244,7 @@ class FakeInvoker:
 
 @contextmanager
 def validators(count: int = 1, policy: str = "") -> Iterator[tuple[Peer, ...]]:
-    """So many plugins that validate, as the chain has them."""
+    """This number of validators, as the chain has them."""
     with FakeRuntime(policy=policy) as runtime:
         for number in range(count):
             runtime.add(Check(), idx=f"{number}0")

@@ -184,7 +184,7 @@ def test_a_request_of_a_plugin_right_after_the_state_is_applied() -> None:
 
 
 class Greedy(Quiet):
-    """Wants something of each container at once."""
+    """Requests an update of each container at once."""
 
     def synchronize(self, pods: list[nri.PodSandbox], containers: list[nri.Container]) -> list[nri.Update]:
         return [nri.Update(container.id).set_cpu_shares(512) for container in containers]

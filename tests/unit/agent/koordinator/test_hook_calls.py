@@ -97,7 +97,7 @@ def test_a_ratio_is_not_applied_twice_to_a_scaled_quota(root: Root) -> None:
     calls.answer("PostStartContainer", container(NUMBER, pod_labels=labels, container_resources={"cpu_quota": 50_000}))
     assert quota("PreUpdateContainerResources", NUMBER, 50_000) == 50_000, "the proxy sends the value in force"
     assert quota("PreUpdateContainerResources", NUMBER, 50_000) == 50_000
-    assert quota("PreUpdateContainerResources", NUMBER, 80_000) == 40_000, "the kubelet wants another one"
+    assert quota("PreUpdateContainerResources", NUMBER, 80_000) == 40_000, "the kubelet requests another one"
 
 
 def test_a_changed_rule_is_written_to_running_containers_only(root: Root) -> None:

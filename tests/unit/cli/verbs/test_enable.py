@@ -226,7 +226,7 @@ def test_the_check_leaves_no_files(nri, plugin: Path, places, tmp_path: Path) ->
 
 @pytest.fixture
 def _only_ours_to_write() -> None:
-    """Go on only where the checkout is such that plugins in it are started: a umask of 002 makes another one."""
+    """Continue only if plugins in the checkout are started: with a umask of 002 they are not."""
     source = Path(template.__file__)
     need_machine(not any(entry.stat().st_mode & 0o022 for entry in (source, source.parent)),
                  "checkout that only its owner may write to (chmod -R go-w src)")  # fmt: skip

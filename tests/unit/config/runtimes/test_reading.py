@@ -23,13 +23,6 @@ def test_a_later_setting_overrides_with_its_position() -> None:
     assert (draft.finish().enabled, draft.finish().origin) == (True, {"enable_nri": "b"})
 
 
-def test_forget_resets_a_draft() -> None:
-    draft = Draft("containerd")
-    draft.put("plugin_path", "/p", "plugin_path", "a")
-    draft.forget()
-    assert draft.finish() == RuntimeNri("containerd")
-
-
 def test_settings_are_immutable() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         RuntimeNri("containerd").enabled = True  # type: ignore[misc]

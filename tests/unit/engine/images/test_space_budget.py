@@ -125,5 +125,8 @@ def test_without_counters_of_the_kernel_only_the_deadline_of_the_pull_ends_unpac
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(space_budget, "io_bytes", lambda *_: None)
-    program = umoci(tmp_path, "sleep 0.6")
+    program = umoci(tmp_path, "sleep 0.6; mkdir -p $5; echo > $5/a")
     unpack(tmp_path, tmp_path / "rootfs", new_budget("a:1", tmp_path, Limits(), stall_s=0.1), program)
+    assert (tmp_path / "rootfs/a").exists()
+    with pytest.raises(CommandTimeout, match=r"^image a:1: unpacking its layers: still running after 0\.(3|29)"):
+        unpack(tmp_path, tmp_path / "again", new_budget("a:1", tmp_path, Limits(), stall_s=0.1, total_s=0.3), program)

@@ -55,7 +55,7 @@ class Cluster:
         elif "/resourceslices/" in path and self.refusal:
             status(403, self.refusal)(request)
         elif "/resourceslices/" in path:
-            body = next(asked["body"] for asked in reversed(self.asked) if asked["path"] == path)
+            body = next(request["body"] for request in reversed(self.asked) if request["path"] == path)
             self.slices[name] = body | {"metadata": body["metadata"] | {"resourceVersion": "8"}}
             page(self.slices[name])(request)
         elif "/nodes/" in path:
@@ -183,7 +183,7 @@ def test_slices_that_the_api_server_refuses_are_published_later_and_the_problem_
 
     def attempts() -> int:
         plugin.publish()
-        return sum(asked["method"] == "PATCH" for asked in cluster.asked)
+        return sum(request["method"] == "PATCH" for request in cluster.asked)
 
     wait_for(lambda: attempts() >= 2, "two attempts")
     assert [cluster.refusal in text for text in caplog.messages if "trying again" in text] == [True]

@@ -116,7 +116,7 @@ def test_an_incomplete_or_invalid_reply_leaves_the_status(runtime: Runtime, info
 
 
 def record() -> ContainerRecord:
-    container_record = ContainerRecord(id="ours", runtime_id="r1", pod_id="p1")
+    container_record = ContainerRecord(id="proxy1", runtime_id="r1", pod_id="p1")
     container_record.config.metadata.name = "main"
     container_record.config.command.append("run")
     container_record.config.linux.resources.memory_limit_in_bytes = 5
@@ -130,7 +130,7 @@ def record() -> ContainerRecord:
 def test_a_container_with_an_invalid_spec_is_shown_by_its_request(runtime: Runtime, spec: Any) -> None:
     runtime.info = rich(config={"metadata": {"name": "main"}}, runtimeSpec=spec)
     shown = created_container(record(), runtime.queries.container("r1"))
-    assert (list(shown.args), shown.id, shown.annotations[RUNTIME_ID]) == (["run"], "ours", "r1")
+    assert (list(shown.args), shown.id, shown.annotations[RUNTIME_ID]) == (["run"], "proxy1", "r1")
     assert (shown.linux.resources.memory.limit.value, shown.linux.resources.cpu.cpus) == (9, "0")
     assert shown.linux.resources.unified["a.b"] == "c"
 

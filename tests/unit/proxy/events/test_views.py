@@ -16,39 +16,41 @@ from nri.proxy.state import ContainerRecord
 def record(runtime_id: str = "") -> ContainerRecord:
     config = pb.ContainerConfig(metadata=pb.ContainerMetadata(name="c"), command=["sleep"])
     config.linux.resources.cpu_shares = 512
-    return ContainerRecord("ours", runtime_id, "pod", config)
+    return ContainerRecord("proxy1", runtime_id, "pod", config)
 
 
 def facts(spec: Any) -> ContainerFacts:
-    return ContainerFacts(pb.ContainerStatus(id="theirs", state=pb.CONTAINER_RUNNING), record().config, spec, 7, "pod")
+    return ContainerFacts(
+        pb.ContainerStatus(id="runtime1", state=pb.CONTAINER_RUNNING), record().config, spec, 7, "pod"
+    )
 
 
 def test_before_creation_a_container_is_shown_by_its_request() -> None:
     shown = requested_container(record())
-    assert (shown.id, shown.name, list(shown.args)) == ("ours", "c", ["sleep"])
+    assert (shown.id, shown.name, list(shown.args)) == ("proxy1", "c", ["sleep"])
     assert shown.state == m.ContainerState.CONTAINER_UNKNOWN
     assert shown.linux.resources.cpu.shares.value == 512
 
 
 def test_a_container_is_shown_without_a_reply_of_the_runtime() -> None:
-    shown = created_container(record("theirs"), None)
+    shown = created_container(record("runtime1"), None)
     assert shown.state == m.ContainerState.CONTAINER_CREATED
-    assert shown.annotations[RUNTIME_ID] == "theirs"
+    assert shown.annotations[RUNTIME_ID] == "runtime1"
 
 
 def test_the_runtimes_reply_counts_with_the_current_resources() -> None:
-    recorded = record("theirs")
+    recorded = record("runtime1")
     recorded.resources.cpu_quota = 7000
     spec = {"process": {"args": ["own"]}, "linux": {"resources": {"cpu": {"quota": 1}}}}
     shown = created_container(recorded, facts(spec))
-    assert (shown.id, list(shown.args), shown.pid) == ("ours", ["own"], 7)
+    assert (shown.id, list(shown.args), shown.pid) == ("proxy1", ["own"], 7)
     assert shown.linux.resources.cpu.quota.value == 7000
 
 
 @pytest.mark.parametrize("spec", [{}, {"process": 7}, {"linux": []}, {"mounts": [None]}])
 def test_a_container_with_an_invalid_spec_is_shown_by_its_request(spec: Any) -> None:
-    shown = created_container(record("ours"), facts(spec))
-    assert shown.id == "ours"
+    shown = created_container(record("proxy1"), facts(spec))
+    assert shown.id == "proxy1"
     assert RUNTIME_ID not in shown.annotations
 
 

@@ -127,7 +127,7 @@ def subject(**more: Any) -> Subject:
         "envs": [{"key": "A", "value": b"1"}],
         "linux": {"resources": {"cpu_shares": 100}},
     }
-    container = ContainerRecord("ours", "theirs", "pod1", cri.ContainerConfig(**config))
+    container = ContainerRecord("proxy1", "runtime1", "pod1", cri.ContainerConfig(**config))
     container.resources.CopyFrom(cri.LinuxContainerResources(**more))
     return Subject(pod, container)
 
@@ -166,12 +166,12 @@ def test_a_server_receives_an_update_with_the_current_resources(servers: Servers
     server = servers.add(
         "a", lambda _, request: {"container_resources": {**request["container_resources"], "cpu_quota": -1}}
     )
-    request = cri.UpdateContainerResourcesRequest(container_id="theirs", linux={"cpuset_cpus": "0"})
+    request = cri.UpdateContainerResourcesRequest(container_id="runtime1", linux={"cpuset_cpus": "0"})
     of = subject(cpu_shares=200, memory_limit_in_bytes=1 << 20)
     servers.proxy().before("UpdateContainerResources", request, of, None)
     stage, message = server.asked[0]
     assert stage == "PreUpdateContainerResources"
-    assert message["container_meta"] == {"name": "c", "attempt": 2, "id": "theirs"}
+    assert message["container_meta"] == {"name": "c", "attempt": 2, "id": "runtime1"}
     assert message["container_resources"] == {"cpu_shares": 200, "memory_limit_in_bytes": 1 << 20, "cpuset_cpus": "0"}
     assert fields_of(request.linux) == {**message["container_resources"], "cpu_quota": -1}
 
@@ -181,7 +181,7 @@ def test_a_server_receives_an_update_with_the_current_resources(servers: Servers
     [
         (
             "StartContainer",
-            cri.StartContainerRequest(container_id="theirs"),
+            cri.StartContainerRequest(container_id="runtime1"),
             cri.StartContainerResponse(),
             ["PreStartContainer"],
             ["PostStartContainer"],

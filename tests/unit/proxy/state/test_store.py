@@ -20,12 +20,12 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def test_a_container_is_found_by_both_ids(store: Store) -> None:
-    record = store.put(ContainerRecord(id="ours", pod_id="p", reported_step=CREATING))
-    assert (store.named("ours"), store.container("theirs")) == (record, None)
-    store.note(record, runtime_id="theirs")
-    assert (store.container("theirs"), store.container("the")) == (record, record)
+    record = store.put(ContainerRecord(id="proxy1", pod_id="p", reported_step=CREATING))
+    assert (store.named("proxy1"), store.container("runtime1")) == (record, None)
+    store.note(record, runtime_id="runtime1")
+    assert (store.container("runtime1"), store.container("run")) == (record, record)
     store.drop(record)
-    assert (store.named("ours"), store.container("theirs")) == (None, None)
+    assert (store.named("proxy1"), store.container("runtime1")) == (None, None)
 
 
 def test_a_unique_prefix_of_an_id_finds_its_record(store: Store) -> None:
